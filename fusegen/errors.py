@@ -52,9 +52,7 @@ class SourceError(FusegenError):
     `filename` the name to show for it.
     """
 
-    def __init__(
-        self, filename: str, source: str, diagnostics: tuple[Diagnostic, ...]
-    ) -> None:
+    def __init__(self, filename: str, source: str, diagnostics: tuple[Diagnostic, ...]) -> None:
         count = sum(d.severity is Severity.ERROR for d in diagnostics)
         super().__init__(f"{filename}: {count} error{'s' if count != 1 else ''}")
         self.filename = filename
