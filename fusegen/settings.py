@@ -55,8 +55,10 @@ CXX = Setting(
     "g++, c++ or clang++, whichever is found first",
     "The C++ compiler to use, also as nvcc's host compiler.",
 )
-CUDA_HOME = Setting("CUDA_HOME", "unset", "The CUDA toolkit's folder; its bin/nvcc is used.")
-CUDA_PATH = Setting("CUDA_PATH", "unset", "As CUDA_HOME, which goes before it.")
+CUDA_HOME = Setting(
+    "CUDA_HOME", "no folder goes first", "The CUDA toolkit's folder; its bin/nvcc is used."
+)
+CUDA_PATH = Setting("CUDA_PATH", "no folder goes first", "As CUDA_HOME, which goes before it.")
 
 ALL = (CACHE_DIR, DUMP, JOBS, NVCC, CXX, CUDA_HOME, CUDA_PATH)
 

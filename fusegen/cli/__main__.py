@@ -1,0 +1,5 @@
+import sys
+
+from fusegen.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,70 @@
+"""`fusegen compile FILE`: write and build a folder that runs without fusegen."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fusegen.cli import options
+
+
+def add_parser(commands: options.Commands) -> None:
+    parser = commands.add_parser(
+        "compile",
+        help="write the kernels and build them",
+        description="Write a folder with the CUDA C++, the binding and the Python module of FILE's "
+        "model, and build it there. The folder needs no fusegen.",
+    )
+    options.add_file(parser)
+    parser.add_argument(
+        "-o",
+        dest="out",
+        metavar="DIR",
+        type=Path,
+        help="the folder to write (default: FILE's name without its ending)",
+    )
+    options.add_target(parser, default="cuda")
+    parser.add_argument(
+        "--arch",
+        dest="architectures",
+        metavar="ARCH",
+        action="append",
+        default=[],
+        help="a GPU architecture such as sm_90a (may be given many times; default: this machine's)",
+    )
+    parser.add_argument(
+        "--dtype",
+        dest="dtypes",
+        choices=options.DTYPES,
+        action="append",
+        default=[],
+        help="a dtype of inputs and parameters that do not pin one (may be given many times; "
+        "default: float32)",
+    )
+    options.add_arguments(parser)
+    parser.add_argument(
+        "--emit-only",
+        action="store_true",
+        help="write the sources and stop; needs no compiler",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fusegen import compiler
+    from fusegen.cli import console
+
+    source = compiler.read_source(arguments.file)
+    out = arguments.out or Path(arguments.file).with_suffix("")
+    with console.working(f"compiling {arguments.file}"):
+        compiler.compile_to_folder(
+            source,
+            out,
+            arguments=dict(arguments.arguments),
+            target=arguments.target,
+            architectures=tuple(arguments.architectures),
+            dtypes=tuple(arguments.dtypes) or (options.DTYPES[0],),
+            emit_only=arguments.emit_only,
+        )
+    console.stdout().print(str(out))
+    return 0

@@ -1,0 +1,100 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Constant = bool | int | float | str
+"""The value of a model argument given with -D."""
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """FILE: the source to work on."""
+    parser.add_argument("file", metavar="FILE", help="the .fuse source")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """-D name=value, collected into `arguments.arguments` as (name, value) pairs."""
+    parser.add_argument(
+        "-D",
+        dest="arguments",
+        metavar="NAME=VALUE",
+        type=parse_constant,
+        action="append",
+        default=[],
+        help="set a model argument (may be given many times)",
+    )
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """--size name=value, collected into `arguments.sizes` as (name, size) pairs."""
+    parser.add_argument(
+        "--size",
+        dest="sizes",
+        metavar="NAME=SIZE",
+        type=parse_size,
+        action="append",
+        default=[],
+        help="set a symbolic size, for example batch=1024 (may be given many times)",
+    )
+
+
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """--dtype: the one dtype of inputs that do not pin theirs."""
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default=DTYPES[0],
+        help="the dtype of inputs and parameters that do not pin one (default: float32)",
+    )
+
+
+def add_target(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """--target; `default` None leaves the choice to the command."""
+    parser.add_argument(
+        "--target",
+        choices=("cuda", "emulate"),
+        default=default,
+        help="run on a GPU, or the same kernels in the emulator on the CPU "
+        f"(default: {default or 'cuda if there is a GPU'})",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json: for programs to read."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def parse_constant(text: str) -> tuple[str, Constant]:
+    """`name=value` with an integer, a float, true, false, or any other text."""
+    name, value = _split(text)
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    for number in (int, float):
+        try:
+            return name, number(value)
+        except ValueError:
+            pass
+    return name, value
+
+
+def parse_size(text: str) -> tuple[str, int]:
+    """`name=size` with a size of at least 0."""
+    name, value = _split(text)
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{value}' is not a size: a whole number, at least 0")
+    return name, int(value)
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not value or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):
+        raise argparse.ArgumentTypeError(f"'{text}' does not have the form NAME=VALUE")
+    return name, value

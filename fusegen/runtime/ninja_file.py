@@ -1,0 +1,111 @@
+"""The two ninja files of a build folder.
+
+`build.ninja` follows from the request alone and holds relative paths only, so that a folder can be
+kept in a repository. `toolchain.ninja` names this machine's compilers and torch.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from fusegen.runtime.request import BuildRequest, Target, namespace_of
+from fusegen.runtime.toolchain import Toolchain
+
+BUILD_FILE = "build.ninja"
+TOOLCHAIN_FILE = "toolchain.ninja"
+
+# Two modules in one process must not see each other's symbols. Weak symbols are hidden with the
+# rest, which also keeps g++ from making them unique in the process.
+HIDDEN = "-fPIC -fvisibility=hidden"
+NVCC_FLAGS = "-O3 -std=c++17 -lineinfo"
+# The stable ABI of torch 2.11: what is built against any later torch loads from 2.11 on.
+BINDING_FLAGS = f"-O2 -std=c++20 {HIDDEN} -DTORCH_TARGET_VERSION=0x020b000000000000"
+
+
+def library_name(request: BuildRequest) -> str:
+    """The file name of the built module."""
+    return f"{request.name}.so"
+
+
+def build_file(request: BuildRequest, emulator_flags: Sequence[str] = ()) -> str:
+    """The text of build.ninja. `emulator_flags` are the emulator's compile flags for kernels."""
+    kernels = sorted(name for name in request.sources if name.endswith(".cu"))
+    bindings = sorted(name for name in request.sources if name.endswith(".cpp"))
+    objects = [_object(name) for name in (*kernels, *bindings)]
+    library = library_name(request)
+    parts = [
+        f"# Builds {library}. The compilers and torch are named in {TOOLCHAIN_FILE}.",
+        f"include {TOOLCHAIN_FILE}",
+        f"namespace = {namespace_of(request)}",
+        "",
+        _rule("kernel", _kernel_command(request, emulator_flags), depfile=True),
+        _rule("binding", _binding_command(), depfile=True),
+        _rule("link", _link_command(request), depfile=False),
+        *(f"build {_object(name)}: kernel {name}" for name in kernels),
+        *(f"build {_object(name)}: binding {name}" for name in bindings),
+        f"build {library}: link {' '.join(objects)}",
+        f"default {library}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def toolchain_file(toolchain: Toolchain) -> str:
+    """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell."""
+    values = {
+        "cxx": toolchain.cxx.path,
+        **({"nvcc": toolchain.nvcc.path} if toolchain.nvcc else {}),
+        "torch_include": toolchain.torch.include_folder,
+        "torch_library": toolchain.torch.library_folder / "libtorch_cpu.so",
+    }
+    return "".join(f"{name} = {ninja_quote(path)}\n" for name, path in values.items())
+
+
+def ninja_quote(text: str | Path) -> str:
+    """`text` as one word of a shell command inside a ninja file."""
+    return shlex.quote(str(text)).replace("$", "$$")
+
+
+def _object(source: str) -> str:
+    return str(PurePosixPath(source).with_suffix(".o"))
+
+
+def _rule(name: str, command: str, depfile: bool) -> str:
+    lines = [f"rule {name}", f"  command = {command}"]
+    if depfile:
+        lines += ["  depfile = $out.d", "  deps = gcc"]
+    return "\n".join(lines) + "\n"
+
+
+def _kernel_command(request: BuildRequest, emulator_flags: Sequence[str]) -> str:
+    if request.target is Target.EMULATE:
+        flags = " ".join(ninja_quote(flag) for flag in emulator_flags)
+        return f"$cxx -x c++ {flags} {HIDDEN} -Iinclude -MD -MF $out.d -c $in -o $out"
+    codes = " ".join(
+        f"-gencode=arch={architecture.replace('sm_', 'compute_')},code={architecture}"
+        for architecture in request.architectures
+    )
+    host_flags = HIDDEN.replace(" ", ",")
+    return (
+        f"$nvcc -ccbin $cxx {NVCC_FLAGS} {codes} --compiler-options {host_flags} "
+        "-Iinclude -MD -MF $out.d -c $in -o $out"
+    )
+
+
+def _binding_command() -> str:
+    return (
+        f"$cxx {BINDING_FLAGS} -DFUSEGEN_NAMESPACE=$namespace -Iinclude -isystem $torch_include "
+        "-MD -MF $out.d -c $in -o $out"
+    )
+
+
+def _link_command(request: BuildRequest) -> str:
+    if request.target is Target.EMULATE:
+        # The emulator's own symbols are found in the process when the module is loaded.
+        return "$cxx -shared -o $out $in $torch_library"
+    # nvcc knows where the CUDA runtime lies; linked in statically, none is needed at run time.
+    return (
+        "$nvcc -ccbin $cxx -shared -cudart static -Xlinker -z -Xlinker defs "
+        "-Xlinker --exclude-libs -Xlinker ALL -o $out $in $torch_library"
+    )
