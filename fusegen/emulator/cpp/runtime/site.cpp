@@ -1,0 +1,41 @@
+#include "site.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace fusegen_emulator {
+
+namespace {
+
+const char* cuda_name(Operation operation) {
+    switch (operation) {
+        case Operation::sync_threads:
+            return "__syncthreads";
+        case Operation::sync_warp:
+            return "__syncwarp";
+        case Operation::shuffle:
+            return "a shuffle";
+        case Operation::vote:
+            return "a vote";
+    }
+    return "?";
+}
+
+}  // namespace
+
+bool same_site(const Site& a, const Site& b) {
+    return a.line == b.line && a.operation == b.operation &&
+           (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+const char* base_name(const char* path) {
+    const char* slash = std::strrchr(path, '/');
+    return slash == nullptr ? path : slash + 1;
+}
+
+SiteText::SiteText(const Site& site) {
+    std::snprintf(text, sizeof text, "%s at %s:%u", cuda_name(site.operation), base_name(site.file),
+                  site.line);
+}
+
+}  // namespace fusegen_emulator

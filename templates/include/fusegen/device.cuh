@@ -1,0 +1,114 @@
+// The first include of every generated .cu: one text for nvcc and for the emulator (g++ -DFUSEGEN_EMULATE).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#ifdef FUSEGEN_EMULATE
+#include <fusegen_emulator.h>
+#else
+#include <cuda_runtime.h>
+#endif
+
+// Marks what the loader looks up by name.
+#define FUSEGEN_EXPORT extern "C" __attribute__((visibility("default")))
+
+#ifdef FUSEGEN_EMULATE
+
+// A static shared array: `type name[count]`, at least 16-byte aligned, one per function instantiation.
+#define FUSEGEN_SHARED(type, name, count)                   \
+    static ::fusegen_emulator::SharedSlot name##_slot{-1}; \
+    type(&name)[count] = ::fusegen_emulator::shared_array<type, (count)>(name##_slot, #name)
+
+// The launch's dynamic shared memory as `type* name`, 128-byte aligned.
+#define FUSEGEN_DYNAMIC_SHARED(type, name) \
+    type* name = static_cast<type*>(fusegen_emulator_dynamic_shared())
+
+// Launches `kernel` (parenthesise it when it has several template arguments) with the given grid,
+// block, dynamic shared bytes and stream. A refused launch shows in FUSEGEN_LAST_ERROR().
+#define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    ::fusegen_emulator::launch(                                        \
+        kernel, #kernel, grid, block, shared_bytes, stream __VA_OPT__(, ) __VA_ARGS__)
+
+// The pending error's code, 0 if there is none; asking clears it.
+#define FUSEGEN_LAST_ERROR() (fusegen_emulator_take_error())
+
+// Refuses an access that the GPU would refuse: `bytes` must divide the address.
+#define FUSEGEN_REQUIRE_ALIGNED(pointer, bytes)                    \
+    if (reinterpret_cast<std::uintptr_t>(pointer) % (bytes) != 0) \
+    fusegen_emulator_report_misaligned(pointer, bytes)
+
+#else
+
+#define FUSEGEN_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+
+#define FUSEGEN_DYNAMIC_SHARED(type, name)                                      \
+    extern __shared__ __align__(128) unsigned char fusegen_dynamic_shared[]; \
+    type* name = reinterpret_cast<type*>(fusegen_dynamic_shared)
+
+#define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    ::fusegen::launch(kernel, grid, block, shared_bytes, stream __VA_OPT__(, ) __VA_ARGS__)
+
+#define FUSEGEN_LAST_ERROR() (static_cast<int>(cudaGetLastError()))
+
+#define FUSEGEN_REQUIRE_ALIGNED(pointer, bytes)
+
+namespace fusegen {
+
+// More dynamic shared memory than this must be asked for kernel by kernel (CUDA programming guide).
+constexpr std::size_t default_shared_limit = 48 * 1024;
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            void* stream, Arguments... arguments) {
+    if (shared_bytes > default_shared_limit &&
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)) != cudaSuccess) {
+        return;
+    }
+    kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
+}
+
+// Applies a 4-byte shuffle to each word of a trivially copyable value: CUDA itself moves 4 or 8 bytes.
+template <class T, class ShuffleWord>
+__device__ __forceinline__ T shuffle_words(T value, ShuffleWord shuffle_word) {
+    static_assert(std::is_trivially_copyable<T>::value, "only plain data can be shuffled");
+    constexpr int word_count = (sizeof(T) + 3) / 4;
+    unsigned words[word_count] = {};
+    memcpy(words, &value, sizeof(T));
+#pragma unroll
+    for (int i = 0; i < word_count; ++i) {
+        words[i] = shuffle_word(words[i]);
+    }
+    memcpy(&value, words, sizeof(T));
+    return value;
+}
+
+// The value held by lane (own lane XOR lane_mask); every lane of `mask` must call it.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(unsigned mask, T value, int lane_mask) {
+    return shuffle_words(
+        value, [=](unsigned word) { return __shfl_xor_sync(mask, word, lane_mask); });
+}
+
+// The value held by `lane`; every lane of `mask` must call it.
+template <class T>
+__device__ __forceinline__ T shuffle(unsigned mask, T value, int lane) {
+    return shuffle_words(value, [=](unsigned word) { return __shfl_sync(mask, word, lane); });
+}
+
+}  // namespace fusegen
+
+#endif
+
+// The text of an error code from FUSEGEN_LAST_ERROR(), exported by every kernel library.
+extern "C" __attribute__((visibility("default"), used)) inline const char* fusegen_error_text(
+    int code) {
+#ifdef FUSEGEN_EMULATE
+    return code == 0 ? "no error" : fusegen_emulator_error_text();
+#else
+    return cudaGetErrorString(static_cast<cudaError_t>(code));
+#endif
+}

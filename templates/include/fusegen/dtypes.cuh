@@ -1,0 +1,119 @@
+// Element types and their conversions, and vectors of elements moved by one aligned access.
+#pragma once
+
+#include "device.cuh"
+
+#ifdef FUSEGEN_EMULATE
+#include <fusegen_emulator/float16.h>
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace fusegen {
+
+#ifdef FUSEGEN_EMULATE
+
+using float16 = fusegen_emulator::float16;
+using bfloat16 = fusegen_emulator::bfloat16;
+
+inline float to_float(float16 x) { return fusegen_emulator::to_float(x); }
+inline float to_float(bfloat16 x) { return fusegen_emulator::to_float(x); }
+template <class To>
+inline To round_to(float x) {
+    return fusegen_emulator::round_to(x, To{});
+}
+
+#else
+
+using float16 = __half;
+using bfloat16 = __nv_bfloat16;
+
+__device__ __forceinline__ float to_float(float16 x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(bfloat16 x) { return __bfloat162float(x); }
+template <class To>
+__device__ __forceinline__ To round_to(float x) {
+    if constexpr (std::is_same<To, float16>::value) {
+        return __float2half_rn(x);
+    } else {
+        return __float2bfloat16_rn(x);
+    }
+}
+
+#endif
+
+template <class T>
+constexpr bool is_16_bit_float =
+    std::is_same<T, float16>::value || std::is_same<T, bfloat16>::value;
+
+// A value in another element type, as PyTorch converts it:
+// - to float16 and bfloat16 through float32, to the nearest, ties to even, overflow to infinity;
+// - to bool, whether it differs from zero, which NaN does;
+// - from floating point to integers towards zero; undefined outside the integer's range, except
+//   that a uint8 takes the low byte of the whole number.
+template <class To, class From>
+__device__ __forceinline__ To convert(From value) {
+    if constexpr (std::is_same<To, From>::value) {
+        return value;
+    } else if constexpr (is_16_bit_float<From>) {
+        return convert<To>(to_float(value));
+    } else if constexpr (is_16_bit_float<To>) {
+        return round_to<To>(static_cast<float>(value));
+    } else if constexpr (std::is_same<To, bool>::value) {
+        return value != static_cast<From>(0);
+    } else if constexpr (std::is_same<To, std::uint8_t>::value &&
+                         std::is_floating_point<From>::value) {
+        return static_cast<std::uint8_t>(static_cast<std::int64_t>(value));
+    } else {
+        return static_cast<To>(value);
+    }
+}
+
+// The widest access a thread can make.
+constexpr int access_bytes = 16;
+
+// N elements with the alignment that lets them be moved by accesses of up to 16 bytes.
+template <class T, int N>
+struct alignas(N * sizeof(T) < access_bytes ? N * sizeof(T) : access_bytes) Vector {
+    static_assert(N > 0 && (N & (N - 1)) == 0, "a vector has a power of two of elements");
+
+    T elements[N];
+
+    __device__ __forceinline__ T& operator[](int i) { return elements[i]; }
+    __device__ __forceinline__ const T& operator[](int i) const { return elements[i]; }
+};
+
+// What one access moves.
+template <int bytes>
+using AccessWord = std::conditional_t<
+    bytes == 16, uint4,
+    std::conditional_t<bytes == 8, uint2,
+                       std::conditional_t<bytes == 4, std::uint32_t,
+                                          std::conditional_t<bytes == 2, std::uint16_t,
+                                                             std::uint8_t>>>>;
+
+// Reads N elements from `source`, which must be aligned to min(16, N * sizeof(T)) bytes.
+template <class T, int N>
+__device__ __forceinline__ Vector<T, N> load_vector(const T* source) {
+    using Word = AccessWord<alignof(Vector<T, N>)>;
+    FUSEGEN_REQUIRE_ALIGNED(source, sizeof(Word));
+    Vector<T, N> vector;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(vector) / sizeof(Word)); ++i) {
+        reinterpret_cast<Word*>(&vector)[i] = reinterpret_cast<const Word*>(source)[i];
+    }
+    return vector;
+}
+
+// Writes N elements to `target`, which must be aligned to min(16, N * sizeof(T)) bytes.
+template <class T, int N>
+__device__ __forceinline__ void store_vector(T* target, const Vector<T, N>& vector) {
+    using Word = AccessWord<alignof(Vector<T, N>)>;
+    FUSEGEN_REQUIRE_ALIGNED(target, sizeof(Word));
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(vector) / sizeof(Word)); ++i) {
+        reinterpret_cast<Word*>(target)[i] = reinterpret_cast<const Word*>(&vector)[i];
+    }
+}
+
+}  // namespace fusegen
