@@ -17,8 +17,8 @@ namespace fusegen {
 using float16 = fusegen_emulator::float16;
 using bfloat16 = fusegen_emulator::bfloat16;
 
-inline float to_float(float16 x) { return fusegen_emulator::to_float(x); }
-inline float to_float(bfloat16 x) { return fusegen_emulator::to_float(x); }
+using fusegen_emulator::to_float;
+
 template <class To>
 inline To round_to(float x) {
     return fusegen_emulator::round_to(x, To{});
