@@ -48,7 +48,7 @@ def emit(request: BuildRequest, folder: Path) -> None:
     """
     for name, text in request.sources.items():
         _write(folder / name, text)
-    _write(folder / BUILD_FILE, build_file(request, emulator_flags(request)))
+    _write(folder / BUILD_FILE, build_file(request))
     if request.target is Target.CUDA:
         _write(folder / SCRIPT_FILE, SCRIPT)
         (folder / SCRIPT_FILE).chmod(0o755)
@@ -62,7 +62,7 @@ def build(request: BuildRequest, folder: Path, toolchain: Toolchain | None = Non
     """
     toolchain = toolchain or find_toolchain(request.target)
     emit(request, folder)
-    _write(folder / TOOLCHAIN_FILE, toolchain_file(toolchain))
+    _write(folder / TOOLCHAIN_FILE, toolchain_file(toolchain, emulator_flags(request)))
     run_ninja(toolchain.ninja, folder, request.name)
     return folder / library_name(request)
 

@@ -8,7 +8,7 @@ from fusegen import emulator
 from fusegen.runtime.builder import run_ninja
 from fusegen.runtime.cache import cached_file
 from fusegen.runtime.fingerprint import digest, emulator_digest, machine_ingredients
-from fusegen.runtime.ninja_file import BUILD_FILE, ninja_quote
+from fusegen.runtime.ninja_file import BUILD_FILE, ninja_words
 from fusegen.runtime.request import Target
 from fusegen.runtime.toolchain import Toolchain, find_toolchain
 
@@ -39,8 +39,8 @@ def emulator_library(toolchain: Toolchain | None = None) -> Path:
 
 
 def _build_file(toolchain: Toolchain) -> str:
-    flags = " ".join(ninja_quote(flag) for flag in emulator.runtime_compile_flags())
-    cxx = ninja_quote(toolchain.cxx.path)
+    flags = ninja_words(emulator.runtime_compile_flags())
+    cxx = ninja_words([toolchain.cxx.path])
     lines = [
         "rule compile",
         f"  command = {cxx} {flags} -c $source -o $out",
@@ -50,6 +50,6 @@ def _build_file(toolchain: Toolchain) -> str:
     objects = []
     for source in emulator.runtime_sources():
         objects.append(f"{Path(source).stem}.o")
-        lines += [f"build {objects[-1]}: compile", f"  source = {ninja_quote(source)}"]
+        lines += [f"build {objects[-1]}: compile", f"  source = {ninja_words([source])}"]
     lines.append(f"build {LIBRARY}: link {' '.join(objects)}")
     return "\n".join(lines) + "\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fusegen import emulator
+from fusegen.emulator import EmulatorRuntime, load_runtime
 from fusegen.runtime.cache import cached_build
 from fusegen.runtime.emulator_library import emulator_library
 from fusegen.runtime.request import BuildRequest, Target, namespace_of
@@ -26,11 +26,14 @@ def load_operators(request: BuildRequest, operator: str) -> Any:
     namespace = getattr(torch.ops, namespace_of(request))
     with _ONE_AT_A_TIME:
         if not hasattr(namespace, operator):
-            _load(cached_build(request), request.target)
+            library = cached_build(request)
+            if request.target is Target.EMULATE:
+                emulator_runtime()
+            torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     return namespace
 
 
-def _load(library: Path, target: Target) -> None:
-    if target is Target.EMULATE:
-        emulator.load_runtime(emulator_library())
-    torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+@functools.cache
+def emulator_runtime() -> EmulatorRuntime:
+    """The emulator's runtime library, loaded once into this process."""
+    return load_runtime(emulator_library())

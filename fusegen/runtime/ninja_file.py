@@ -17,8 +17,10 @@ BUILD_FILE = "build.ninja"
 TOOLCHAIN_FILE = "toolchain.ninja"
 
 # Two modules in one process must not see each other's symbols. Weak symbols are hidden with the
-# rest, which also keeps g++ from making them unique in the process.
+# rest, which also keeps g++ from making them unique in the process; a call to an exported function
+# goes to the module's own.
 HIDDEN = "-fPIC -fvisibility=hidden"
+OWN_SYMBOLS = "-Bsymbolic-functions"
 NVCC_FLAGS = "-O3 -std=c++17 -lineinfo"
 # The stable ABI of torch 2.11: what is built against any later torch loads from 2.11 on.
 BINDING_FLAGS = f"-O2 -std=c++20 {HIDDEN} -DTORCH_TARGET_VERSION=0x020b000000000000"
@@ -29,8 +31,8 @@ def library_name(request: BuildRequest) -> str:
     return f"{request.name}.so"
 
 
-def build_file(request: BuildRequest, emulator_flags: Sequence[str] = ()) -> str:
-    """The text of build.ninja. `emulator_flags` are the emulator's compile flags for kernels."""
+def build_file(request: BuildRequest) -> str:
+    """The text of build.ninja."""
     kernels = sorted(name for name in request.sources if name.endswith(".cu"))
     bindings = sorted(name for name in request.sources if name.endswith(".cpp"))
     objects = [_object(name) for name in (*kernels, *bindings)]
@@ -40,8 +42,8 @@ def build_file(request: BuildRequest, emulator_flags: Sequence[str] = ()) -> str
         f"include {TOOLCHAIN_FILE}",
         f"namespace = {namespace_of(request)}",
         "",
-        _rule("kernel", _kernel_command(request, emulator_flags), depfile=True),
-        _rule("binding", _binding_command(), depfile=True),
+        _rule("kernel", _kernel_command(request), depfile=True),
+        _rule("binding", _binding_command(request), depfile=True),
         _rule("link", _link_command(request), depfile=False),
         *(f"build {_object(name)}: kernel {name}" for name in kernels),
         *(f"build {_object(name)}: binding {name}" for name in bindings),
@@ -51,20 +53,24 @@ def build_file(request: BuildRequest, emulator_flags: Sequence[str] = ()) -> str
     return "\n".join(parts) + "\n"
 
 
-def toolchain_file(toolchain: Toolchain) -> str:
-    """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell."""
-    values = {
-        "cxx": toolchain.cxx.path,
-        **({"nvcc": toolchain.nvcc.path} if toolchain.nvcc else {}),
-        "torch_include": toolchain.torch.include_folder,
-        "torch_library": toolchain.torch.library_folder / "libtorch_cpu.so",
+def toolchain_file(toolchain: Toolchain, emulator_flags: Sequence[str] = ()) -> str:
+    """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell.
+
+    `emulator_flags` are the emulator's flags for kernels; a CUDA build has none.
+    """
+    values: dict[str, Sequence[str | Path]] = {
+        "cxx": [toolchain.cxx.path],
+        "nvcc": [toolchain.nvcc.path] if toolchain.nvcc else [],
+        "emulator_flags": emulator_flags,
+        "torch_include": [toolchain.torch.include_folder],
+        "torch_library": [toolchain.torch.library_folder / "libtorch_cpu.so"],
     }
-    return "".join(f"{name} = {ninja_quote(path)}\n" for name, path in values.items())
+    return "".join(f"{name} = {ninja_words(words)}\n" for name, words in values.items() if words)
 
 
-def ninja_quote(text: str | Path) -> str:
-    """`text` as one word of a shell command inside a ninja file."""
-    return shlex.quote(str(text)).replace("$", "$$")
+def ninja_words(words: Sequence[str | Path]) -> str:
+    """`words` of a shell command as they stand inside a ninja file."""
+    return shlex.join(map(str, words)).replace("$", "$$")
 
 
 def _object(source: str) -> str:
@@ -78,10 +84,9 @@ def _rule(name: str, command: str, depfile: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kernel_command(request: BuildRequest, emulator_flags: Sequence[str]) -> str:
+def _kernel_command(request: BuildRequest) -> str:
     if request.target is Target.EMULATE:
-        flags = " ".join(ninja_quote(flag) for flag in emulator_flags)
-        return f"$cxx -x c++ {flags} {HIDDEN} -Iinclude -MD -MF $out.d -c $in -o $out"
+        return "$cxx $emulator_flags -Iinclude -MD -MF $out.d -c $in -o $out"
     codes = " ".join(
         f"-gencode=arch={architecture.replace('sm_', 'compute_')},code={architecture}"
         for architecture in request.architectures
@@ -93,19 +98,20 @@ def _kernel_command(request: BuildRequest, emulator_flags: Sequence[str]) -> str
     )
 
 
-def _binding_command() -> str:
+def _binding_command(request: BuildRequest) -> str:
+    emulate = " -DFUSEGEN_EMULATE" if request.target is Target.EMULATE else ""
     return (
-        f"$cxx {BINDING_FLAGS} -DFUSEGEN_NAMESPACE=$namespace -Iinclude -isystem $torch_include "
-        "-MD -MF $out.d -c $in -o $out"
+        f"$cxx {BINDING_FLAGS}{emulate} -DFUSEGEN_NAMESPACE=$namespace -Iinclude "
+        "-isystem $torch_include -MD -MF $out.d -c $in -o $out"
     )
 
 
 def _link_command(request: BuildRequest) -> str:
     if request.target is Target.EMULATE:
         # The emulator's own symbols are found in the process when the module is loaded.
-        return "$cxx -shared -o $out $in $torch_library"
+        return f"$cxx -shared -Wl,{OWN_SYMBOLS} -o $out $in $torch_library"
     # nvcc knows where the CUDA runtime lies; linked in statically, none is needed at run time.
     return (
-        "$nvcc -ccbin $cxx -shared -cudart static -Xlinker -z -Xlinker defs "
-        "-Xlinker --exclude-libs -Xlinker ALL -o $out $in $torch_library"
+        f"$nvcc -ccbin $cxx -shared -cudart static -Xlinker {OWN_SYMBOLS} -Xlinker -z "
+        "-Xlinker defs -Xlinker --exclude-libs -Xlinker ALL -o $out $in $torch_library"
     )

@@ -1,0 +1,104 @@
+"""The wheel carries everything: it is built, unpacked outside the checkout, and used from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+SHIPPED = ("fusegen", "grammar", "templates")
+"""The folders that go into the wheel."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy so that the checkout stays clean."""
+    copy = tmp_path_factory.mktemp("source")
+    for folder in SHIPPED:
+        shutil.copytree(
+            CHECKOUT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for file in ("pyproject.toml", "LICENSE", "README.md"):
+        if (CHECKOUT / file).exists():
+            shutil.copy(CHECKOUT / file, copy)
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", out, copy], check=True, cwd=out)
+    (built,) = out.glob("fusegen-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the installed wheel, for use as PYTHONPATH."""
+    folder = tmp_path_factory.mktemp("site packages")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+    subprocess.run([*command, "--target", folder, wheel], check=True, cwd=folder)
+    return folder
+
+
+def run_installed(installed: Path, *arguments: str) -> str:
+    """What `python ARGUMENTS` prints with the installed wheel before the checkout on the path."""
+    answer = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=installed.parent,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout
+
+
+def test_every_package_is_named_in_pyproject() -> None:
+    text = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^packages = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    packages = {
+        ".".join(file.parent.relative_to(CHECKOUT).parts)
+        for file in (CHECKOUT / "fusegen").rglob("__init__.py")
+    }
+    expected = packages | {"fusegen.grammar", "fusegen.templates"}
+    assert sorted(re.findall(r'"([\w.]+)"', listed[1])) == sorted(expected)
+
+
+def test_wheel_carries_every_file(wheel: Path) -> None:
+    carried = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        path.relative_to(CHECKOUT).as_posix()
+        for folder in SHIPPED
+        for path in (CHECKOUT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    in_wheel = {name if name.startswith("fusegen/") else f"fusegen/{name}" for name in expected}
+    assert sorted(in_wheel - carried) == []
+
+
+def test_resources_are_read_from_the_wheel(installed: Path) -> None:
+    program = (
+        "import json, fusegen; from fusegen import resources;"
+        "print(json.dumps([fusegen.__file__, list(resources.include_files()),"
+        " resources.template_names()]))"
+    )
+    file, includes, templates = json.loads(run_installed(installed, "-c", program))
+    assert Path(file).is_relative_to(installed)
+    root = CHECKOUT / "templates"
+    assert includes == sorted(
+        path.relative_to(root / "include").as_posix()
+        for path in (root / "include").rglob("*")
+        if path.is_file()
+    )
+    assert templates == sorted(path.relative_to(root).as_posix() for path in root.rglob("*.j2"))
+
+
+def test_doctor_runs_from_the_wheel(installed: Path) -> None:
+    report = json.loads(run_installed(installed, "-m", "fusegen.cli", "doctor", "--json"))
+    assert {finding["name"] for finding in report["findings"]} >= {"torch", "ninja", "cache"}
