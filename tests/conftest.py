@@ -1,10 +1,14 @@
-"""What all tests share: without a GPU those marked `gpu` are left out, and a line says so."""
+"""What all tests share: tests that need a GPU or nvcc are left out where there is none."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import pytest
+
+from fusegen.runtime.errors import ToolchainError
+from fusegen.runtime.toolchain import find_nvcc
 
 
 @functools.cache
@@ -14,21 +18,35 @@ def gpu_present() -> bool:
     return torch.cuda.is_available()
 
 
-def asked_for_gpu(config: pytest.Config) -> bool:
-    """Whether the user's own `-m` expression speaks about the marker, which then decides."""
-    return "gpu" in (config.getoption("markexpr") or "")
+@functools.cache
+def nvcc_present() -> bool:
+    try:
+        find_nvcc()
+    except ToolchainError:
+        return False
+    return True
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    if asked_for_gpu(config) or gpu_present():
-        return None
-    return "no GPU here: tests marked 'gpu' are left out (pytest -m gpu runs them all the same)"
+NEEDS: dict[str, Callable[[], bool]] = {"gpu": gpu_present, "nvcc": nvcc_present}
+"""Each marker that names a need, and whether this machine meets it."""
+
+
+def left_out(config: pytest.Config) -> list[str]:
+    """The markers whose tests are left out; one that the user's own `-m` names is not."""
+    asked_for = config.getoption("markexpr") or ""
+    return [name for name, present in NEEDS.items() if name not in asked_for and not present()]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"no {name} here: tests marked '{name}' are left out (pytest -m {name} runs them anyway)"
+        for name in left_out(config)
+    ]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if asked_for_gpu(config) or gpu_present():
-        return
-    needing = [item for item in items if item.get_closest_marker("gpu")]
+    missing = left_out(config)
+    needing = {item for item in items if any(item.get_closest_marker(name) for name in missing)}
     if needing:
-        config.hook.pytest_deselected(items=needing)
+        config.hook.pytest_deselected(items=list(needing))
         items[:] = [item for item in items if item not in needing]

@@ -1,0 +1,58 @@
+"""Loading: the operators compute, and versions live side by side in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fusegen.runtime.builder import build
+from fusegen.runtime.loader import emulator_runtime, load_operators
+from fusegen.runtime.request import namespace_of
+from tests.runtime.adder import adder
+
+A = torch.arange(100, dtype=torch.float32)
+B = torch.full((100,), 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _cache(cache_folder: Path) -> None:
+    """Every test here builds into a cache of its own."""
+
+
+def test_operator_computes() -> None:
+    operators = load_operators(adder(offset=1.0), "add")
+    assert torch.equal(operators.add(A, B), A + 1.5)
+
+
+def test_two_versions_in_one_process() -> None:
+    """Edit and compile again: both versions go on working, each with its own kernel."""
+    old = load_operators(adder(offset=10.0), "add")
+    new = load_operators(adder(offset=20.0), "add")
+    assert torch.equal(new.add(A, B), A + 20.5)
+    assert torch.equal(old.add(A, B), A + 10.5)
+
+
+def test_loading_again_gives_the_same_operators() -> None:
+    first = load_operators(adder(offset=2.0), "add")
+    assert load_operators(adder(offset=2.0), "add") is first
+    assert torch.equal(first.add(A, B), A + 2.5)
+
+
+def test_module_already_loaded_from_an_ahead_of_time_folder(
+    tmp_path: Path, cache_folder: Path
+) -> None:
+    """The same sources from two places would register twice, which ends the process."""
+    request = adder(offset=3.0)
+    emulator_runtime()
+    torch.ops.load_library(str(build(request, tmp_path / "ahead of time")))
+    operators = load_operators(request, "add")
+    assert operators is getattr(torch.ops, namespace_of(request))
+    assert torch.equal(operators.add(A, B), A + 3.5)
+    assert not list((cache_folder / "modules").glob("adder-*"))
+
+
+def test_empty_tensor() -> None:
+    operators = load_operators(adder(offset=4.0), "add")
+    assert operators.add(A[:0], B[:0]).shape == (0,)
