@@ -26,11 +26,11 @@ def bounded_jobs(cores: int, memory: int | None) -> int:
 
 def available_memory() -> int | None:
     """Bytes of memory free for new processes, within the container's limit; None if unknown."""
-    amounts = [amount for amount in (_system_memory(), _container_memory()) if amount is not None]
+    amounts = [amount for amount in (system_memory(), container_memory()) if amount is not None]
     return min(amounts, default=None)
 
 
-def _system_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+def system_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     try:
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -40,7 +40,7 @@ def _system_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     return None
 
 
-def _container_memory(group: Path = Path("/sys/fs/cgroup")) -> int | None:
+def container_memory(group: Path = Path("/sys/fs/cgroup")) -> int | None:
     """What the control group (version 2) still allows; None without a group or a limit."""
     try:
         limit = (group / "memory.max").read_text().strip()

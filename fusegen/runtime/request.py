@@ -43,7 +43,8 @@ class BuildRequest:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
             raise ValueError(f"'{self.name}' is not a C identifier")
         for source in self.sources:
-            if not re.fullmatch(r"[\w.+/-]+", source) or ".." in PurePosixPath(source).parts:
+            parts = PurePosixPath(source).parts
+            if not all(re.fullmatch(r"[\w.+-]+", part) and part != ".." for part in parts):
                 raise ValueError(f"'{source}' is not a plain relative file name")
         if (self.target is Target.CUDA) != bool(self.architectures):
             raise ValueError("a CUDA build needs architectures, an emulated one has none")

@@ -18,6 +18,8 @@ from fusegen.runtime.request import Target
 from fusegen.runtime.torch_install import TorchInstall, find_torch
 
 CXX_NAMES = ("g++", "c++", "clang++")
+DEFAULT_CUDA_FOLDER = Path("/usr/local/cuda")
+"""Where NVIDIA's installers put the toolkit."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,16 @@ def _nvcc_candidates() -> Iterator[Path]:
     on_path = shutil.which("nvcc")
     if on_path:
         yield Path(on_path)
-    # pip's nvidia-cuda-nvcc lies in site-packages/nvidia/cu13/bin.
-    packages = importlib.util.find_spec("nvidia")
-    for folder in (packages.submodule_search_locations or ()) if packages else ():
-        yield from sorted(Path(folder).glob("*/bin/nvcc"), reverse=True)
-    yield Path("/usr/local/cuda/bin/nvcc")
+    for folder in nvidia_packages():
+        # pip's nvidia-cuda-nvcc lies in site-packages/nvidia/cu13/bin.
+        yield from sorted(folder.glob("*/bin/nvcc"), reverse=True)
+    yield DEFAULT_CUDA_FOLDER / "bin" / "nvcc"
+
+
+def nvidia_packages() -> tuple[Path, ...]:
+    """The folders in which pip keeps NVIDIA's packages."""
+    spec = importlib.util.find_spec("nvidia")
+    return tuple(map(Path, spec.submodule_search_locations or ())) if spec else ()
 
 
 def _named_by(setting: settings.Setting, text: str) -> Path:
