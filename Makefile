@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_PROCESSES ?= 2
-SOURCES := fusegen tests examples
+SOURCES := fusegen tests examples setup.py
 
 .PHONY: demo test lint format clean
 
@@ -31,7 +31,7 @@ clean:
 	find fusegen grammar templates tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than what it was installed from, so a change there refreshes the environment.
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED): pyproject.toml setup.py constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	touch $@
 

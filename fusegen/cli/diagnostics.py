@@ -38,7 +38,8 @@ def print_error(error: FusegenError) -> None:
 def print_diagnostics(filename: str, source: str, diagnostics: Sequence[Diagnostic]) -> None:
     """Write diagnostics about `source` to stderr, in their order, with a count of several."""
     output = console.stderr()
-    lines = source.splitlines()
+    # Not splitlines(), which also breaks at form feeds and such: spans count line feeds only.
+    lines = [line.rstrip("\r") for line in source.split("\n")]
     for diagnostic in diagnostics:
         output.print(_rendered(filename, lines, diagnostic, _width(output)))
     if len(diagnostics) > 1:
@@ -87,15 +88,18 @@ def excerpt(line: str, span: Span, width: int) -> Excerpt:
     """
     start = min(span.column - 1, len(line))
     end = min(span.end_column - 1, len(line)) if span.end_line == span.line else len(line)
-    # A character takes at least one column but for combining marks, so nothing beyond can be shown.
-    first = max(0, start - width // 3) if cell_len(line[: 4 * width]) > width else 0
-    cells = list(_cells(line[first : first + 2 * width]))
-    room = width - 2 * len(CUT)
-    shown = list(_fitting(cells, room))
-    before = CUT if first else ""
-    after = CUT if first + len(shown) < len(line) else ""
-    margin = cell_len(before) + sum(cell_len(cell) for cell in shown[: start - first])
-    marked = sum(cell_len(cell) for cell in shown[start - first : end - first])
+    # Lines may be millions of characters long; what is farther away than this cannot be shown.
+    low, high = max(0, start - 2 * width), start + 2 * width
+    cells = list(_cells(line[low:high]))
+    first = 0
+    if low > 0 or high < len(line) or _columns(cells) > width:
+        before_span = list(_fitting(cells[: start - low][::-1], width // 3))
+        first = start - low - len(before_span)
+    shown = list(_fitting(cells[first:], width - 2 * len(CUT)))
+    before = CUT if low + first > 0 else ""
+    after = CUT if low + first + len(shown) < len(line) else ""
+    margin = len(before) + _columns(cells[first : start - low])
+    marked = _columns(shown[start - low - first : end - low - first])
     return Excerpt(f"{before}{''.join(shown)}{after}".rstrip(), " " * margin + "^" * max(1, marked))
 
 
@@ -111,6 +115,10 @@ def _cells(text: str) -> Iterator[str]:
             cell = "�"
         column += cell_len(cell)
         yield cell
+
+
+def _columns(cells: Sequence[str]) -> int:
+    return sum(map(cell_len, cells))
 
 
 def _fitting(cells: Sequence[str], room: int) -> Iterator[str]:
