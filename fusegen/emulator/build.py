@@ -8,9 +8,7 @@ from pathlib import Path
 
 # The instruction sets that make up x86-64-v3, as /proc/cpuinfo names them (System V ABI, x86-64,
 # table of micro-architecture levels; `abm` there is LZCNT).
-_X86_64_V3_FEATURES = frozenset(
-    "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split()
-)
+_X86_64_V3_FEATURES = frozenset("abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split())
 
 
 def source_folder() -> Path:

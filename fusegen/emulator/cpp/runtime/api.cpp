@@ -17,7 +17,19 @@ extern "C" {
 
 fusegen_emulator::ThreadContext* fusegen_emulator_thread = nullptr;
 
-void fusegen_emulator_configure(std::uint64_t seed) { emulator().configure(seed); }
+void fusegen_emulator_configure(std::uint64_t seed, int check) {
+    emulator().configure(seed, check != 0);
+}
+
+void fusegen_emulator_expose(const void* begin, std::size_t bytes, int initialised) {
+    emulator().checker().expose(begin, bytes, initialised != 0);
+}
+
+void fusegen_emulator_forget_all() { emulator().checker().forget_all(); }
+
+std::int64_t fusegen_emulator_first_unwritten(const void* begin, std::size_t bytes) {
+    return emulator().checker().first_unwritten(begin, bytes);
+}
 
 void fusegen_emulator_launch(const fusegen_emulator::LaunchRequest* request) {
     emulator().launch(*request);
@@ -52,6 +64,6 @@ unsigned fusegen_emulator_vote(fusegen_emulator::Site site, unsigned mask, int p
 }
 
 void fusegen_emulator_report_misaligned(const void* address, unsigned bytes) {
-    emulator().fail("a misaligned access of %u bytes at address %p", bytes, address);
+    emulator().report_misaligned(address, bytes, __builtin_return_address(0));
 }
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "../include/fusegen_emulator/interface.h"
+#include "../checker/checker.h"
 #include "fiber.h"
 #include "limits.h"
 #include "scheduler.h"
@@ -39,7 +40,7 @@ enum class ErrorCode : int { none = 0, refused_launch = 1, kernel_fault = 2 };
 
 class Emulator {
 public:
-    void configure(std::uint64_t seed);
+    void configure(std::uint64_t seed, bool check);
     void launch(const LaunchRequest& request);
     int take_error();
     const char* error_text() const { return error_text_; }
@@ -52,9 +53,17 @@ public:
     void* shared_array(SharedSlot& slot, const char* name, std::size_t bytes, std::size_t alignment);
     void* dynamic_shared() const { return shared_memory_.dynamic(); }
 
-    // Ends the launch with a report that names the kernel, block and thread. The text is the
-    // kernel's fault, in its author's terms.
-    [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 2, 3)));
+    // Ends the launch with a report that names the kernel, the block and `thread`. The text is the
+    // kernel's fault, in its author's terms. To be called by a thread of the launch.
+    [[noreturn]] void fail(const Thread& thread, const char* format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+    [[noreturn]] void report_misaligned(const void* address, std::size_t bytes, const void* code);
+
+    Checker& checker() { return checker_; }
+
+    // Whether this host thread runs a kernel that the checker watches.
+    static thread_local bool runs_checked_kernel __attribute__((tls_model("initial-exec")));
 
     static Thread& current() { return *static_cast<Thread*>(fusegen_emulator_thread); }
 
@@ -90,6 +99,7 @@ private:
     Warp warps_[max_warps];
     Scheduler scheduler_;
     SharedMemory shared_memory_;
+    Checker checker_;
     int slot_count_ = 0;
     Fiber home_;  // the host thread that launched
     std::unique_ptr<Thread[]> threads_;

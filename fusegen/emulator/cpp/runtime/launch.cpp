@@ -39,9 +39,12 @@ std::uint32_t first_lanes(unsigned count) {
 
 }  // namespace
 
-void Emulator::configure(std::uint64_t seed) {
+thread_local bool Emulator::runs_checked_kernel = false;
+
+void Emulator::configure(std::uint64_t seed, bool check) {
     const std::lock_guard<std::mutex> lock(mutex_);
     seed_ = seed;
+    checker_.on = check;
 }
 
 int Emulator::take_error() {
@@ -74,6 +77,11 @@ bool Emulator::accept(const LaunchRequest& request) {
                max_shared_bytes);
         return false;
     }
+    if (checker_.on && !request.instrumented) {
+        start_report(ErrorCode::refused_launch);
+        report("the checker is on, but the kernel was compiled without its hooks");
+        return false;
+    }
     return true;
 }
 
@@ -94,12 +102,17 @@ void Emulator::launch(const LaunchRequest& request) {
     for (; stacks_ < thread_count_; ++stacks_) {
         threads_[stacks_].fiber.allocate_stack(stacks_);
     }
+    if (checker_.on) {
+        checker_.start_launch(reinterpret_cast<const void*>(request.run));
+    }
+    runs_checked_kernel = checker_.on;
     Random random(seed_);
     const std::uint64_t blocks = std::uint64_t{request.grid.x} * request.grid.y * request.grid.z;
     const BlockOrder order(blocks, seed_ != 0, random);
     for (std::uint64_t i = 0; i < blocks && error_ == ErrorCode::none; ++i) {
         run_block(order[i], Random(random.next()));
     }
+    runs_checked_kernel = false;
 }
 
 void Emulator::run_block(std::uint64_t index, Random random) {
@@ -108,6 +121,11 @@ void Emulator::run_block(std::uint64_t index, Random random) {
                     static_cast<unsigned>(index / grid.x % grid.y),
                     static_cast<unsigned>(index / grid.x / grid.y)};
     shared_memory_.start_block(request_->shared_bytes);
+    if (checker_.on) {
+        checker_.start_block(index, thread_count_);
+        checker_.add_shared_array("dynamic shared memory", shared_memory_.dynamic(),
+                                  request_->shared_bytes);
+    }
     scheduler_.start_block(warp_count_, seed_ != 0, random);
     barrier_ = {};
     finished_ = 0;
@@ -131,6 +149,9 @@ void Emulator::run_block(std::uint64_t index, Random random) {
 
     fusegen_emulator_thread = &threads_[scheduler_.next()];
     home_.switch_to(current().fiber);  // comes back when no thread can go on, or after a fault
+    if (checker_.on) {
+        checker_.end_block();
+    }
 
     if (error_ != ErrorCode::none) {
         return;
@@ -188,9 +209,12 @@ void* Emulator::shared_array(SharedSlot& slot, const char* name, std::size_t byt
     }
     const SharedMemory::Array* array = shared_memory_.place(slot.index, name, bytes, alignment);
     if (array == nullptr) {
-        fail("too much shared memory: '%s' of %zu bytes goes over %zu bytes a block, or %zu in "
+        fail(current(), "too much shared memory: '%s' of %zu bytes goes over %zu bytes a block, or %zu in "
              "static arrays",
              name, bytes, max_shared_bytes, max_static_shared_bytes);
+    }
+    if (checker_.on) {
+        checker_.add_shared_array(name, array->begin, bytes);
     }
     return array->begin;
 }

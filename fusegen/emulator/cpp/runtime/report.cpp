@@ -32,18 +32,23 @@ void Emulator::report_list(const char* format, va_list arguments) {
     }
 }
 
-void Emulator::fail(const char* format, ...) {
-    Thread& self = current();
-    const uint3 thread = self.thread_index;
+void Emulator::fail(const Thread& thread, const char* format, ...) {
+    const uint3 index = thread.thread_index;
     start_report(ErrorCode::kernel_fault);
     report("block (%u, %u, %u), thread (%u, %u, %u): ", block_index_.x, block_index_.y,
-           block_index_.z, thread.x, thread.y, thread.z);
+           block_index_.z, index.x, index.y, index.z);
     va_list arguments;
     va_start(arguments, format);
     report_list(format, arguments);
     va_end(arguments);
-    self.fiber.switch_to(home_);  // the launch is over: no thread of it runs again
+    current().fiber.switch_to(home_);  // the launch is over: no thread of it runs again
     __builtin_unreachable();
+}
+
+void Emulator::report_misaligned(const void* address, std::size_t bytes, const void* code) {
+    fail(current(),
+         "misaligned: an access of %zu bytes at %s to address %p, which must be a multiple of %zu",
+         bytes, CodeLine(reinterpret_cast<std::uintptr_t>(code) - 1).text, address, bytes);
 }
 
 void Emulator::report_stuck_block() {

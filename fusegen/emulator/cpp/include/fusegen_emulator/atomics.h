@@ -20,21 +20,25 @@ template <class T>
 constexpr bool has_integer_atomics = is_one_of<T, int, unsigned, unsigned long long>;
 
 template <class T, class Update>
-FUSEGEN_EMULATOR_UNCHECKED inline T atomic_update(T* address, bool reads, Update update) {
-#ifdef __SANITIZE_THREAD__
-    fusegen_emulator_note_atomic(address, sizeof(T), reads);
-#else
-    (void)reads;
-#endif
+FUSEGEN_EMULATOR_UNCHECKED inline T read_modify_write(T* address, Update update) {
     const T old = *address;
     *address = update(old);
     return old;
 }
 
+// Inlined, so that the checker is told the kernel's line.
+template <class T, class Update>
+__forceinline__ T atomic_update(T* address, [[maybe_unused]] bool reads, Update update) {
+#ifdef __SANITIZE_THREAD__
+    fusegen_emulator_note_atomic(address, sizeof(T), reads);
+#endif
+    return read_modify_write(address, update);
+}
+
 }  // namespace fusegen_emulator
 
 template <class T>
-inline T atomicAdd(T* address, typename fusegen_emulator::Exactly<T>::type value) {
+__forceinline__ T atomicAdd(T* address, typename fusegen_emulator::Exactly<T>::type value) {
     static_assert(fusegen_emulator::has_integer_atomics<T> ||
                       fusegen_emulator::is_one_of<T, float, double>,
                   "CUDA has no atomicAdd for this type");
@@ -42,7 +46,7 @@ inline T atomicAdd(T* address, typename fusegen_emulator::Exactly<T>::type value
 }
 
 template <class T>
-inline T atomicMax(T* address, typename fusegen_emulator::Exactly<T>::type value) {
+__forceinline__ T atomicMax(T* address, typename fusegen_emulator::Exactly<T>::type value) {
     static_assert(fusegen_emulator::has_integer_atomics<T> ||
                       fusegen_emulator::is_one_of<T, long long>,
                   "CUDA has no atomicMax for this type");
@@ -51,7 +55,7 @@ inline T atomicMax(T* address, typename fusegen_emulator::Exactly<T>::type value
 }
 
 template <class T>
-inline T atomicMin(T* address, typename fusegen_emulator::Exactly<T>::type value) {
+__forceinline__ T atomicMin(T* address, typename fusegen_emulator::Exactly<T>::type value) {
     static_assert(fusegen_emulator::has_integer_atomics<T> ||
                       fusegen_emulator::is_one_of<T, long long>,
                   "CUDA has no atomicMin for this type");
@@ -60,7 +64,7 @@ inline T atomicMin(T* address, typename fusegen_emulator::Exactly<T>::type value
 }
 
 template <class T>
-inline T atomicExch(T* address, typename fusegen_emulator::Exactly<T>::type value) {
+__forceinline__ T atomicExch(T* address, typename fusegen_emulator::Exactly<T>::type value) {
     static_assert(
         fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, float>,
         "CUDA has no atomicExch for this type");
@@ -68,7 +72,7 @@ inline T atomicExch(T* address, typename fusegen_emulator::Exactly<T>::type valu
 }
 
 template <class T>
-inline T atomicCAS(T* address, typename fusegen_emulator::Exactly<T>::type compare,
+__forceinline__ T atomicCAS(T* address, typename fusegen_emulator::Exactly<T>::type compare,
                    typename fusegen_emulator::Exactly<T>::type value) {
     static_assert(fusegen_emulator::has_integer_atomics<T> ||
                       fusegen_emulator::is_one_of<T, unsigned short>,

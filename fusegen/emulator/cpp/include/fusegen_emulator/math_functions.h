@@ -65,7 +65,7 @@ inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigne
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <class T>
-inline T __ldg(const T* address) {
+__forceinline__ T __ldg(const T* address) {
     return *address;
 }
 

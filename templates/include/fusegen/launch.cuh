@@ -1,0 +1,48 @@
+// The host side of a launch: which form of a kernel fits the tensors at hand.
+#pragma once
+
+#include "device.cuh"
+
+namespace fusegen {
+
+// The most blocks a grid may have in x.
+constexpr int64_t grid_limit = 2147483647;
+
+// A tensor's strides, in elements, by value in a kernel's arguments.
+template <int rank>
+struct Strides {
+    int64_t at[rank];
+
+    explicit Strides(const int64_t* strides) {
+        for (int i = 0; i < rank; ++i) {
+            at[i] = strides[i];
+        }
+    }
+};
+
+// Whether elements lie in row-major order without gaps; dims of size 1 have no say.
+template <int rank>
+bool is_contiguous(const int64_t* strides, const int64_t (&sizes)[rank]) {
+    int64_t expected = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+        if (sizes[i] != 1 && strides[i] != expected) {
+            return false;
+        }
+        expected *= sizes[i];
+    }
+    return true;
+}
+
+// Whether accesses of `bytes` at this address are aligned.
+inline bool is_aligned(const void* pointer, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+inline int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
+
+// A one-dimensional grid of as many blocks as wanted and allowed.
+inline dim3 grid_of(int64_t blocks) {
+    return dim3(static_cast<unsigned>(blocks < grid_limit ? blocks : grid_limit));
+}
+
+}  // namespace fusegen

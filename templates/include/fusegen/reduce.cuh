@@ -1,0 +1,211 @@
+// Reductions: what a thread accumulates, and how threads bring their states together.
+//
+// A state starts as `identity()`, takes elements with `push(value, position)` in order of position,
+// takes other states with `merge`, and ends as `result()`. States are merged in a fixed order, so
+// that the same inputs give the same bits.
+#pragma once
+
+#include "device.cuh"
+#include "math.cuh"
+#include "numbers.cuh"
+
+namespace fusegen {
+
+template <class T>
+struct Sum {
+    T value;
+
+    static __device__ __forceinline__ Sum identity() { return {T(0)}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value += x; }
+    __device__ __forceinline__ void merge(const Sum& other) { value += other.value; }
+    __device__ __forceinline__ T result() const { return value; }
+};
+
+template <class T>
+struct Product {
+    T value;
+
+    static __device__ __forceinline__ Product identity() { return {T(1)}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value *= x; }
+    __device__ __forceinline__ void merge(const Product& other) { value *= other.value; }
+    __device__ __forceinline__ T result() const { return value; }
+};
+
+// NaN if any element is NaN, like `Minimum`.
+template <class T>
+struct Maximum {
+    T value;
+
+    static __device__ __forceinline__ Maximum identity() { return {lowest<T>()}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value = maximum(value, x); }
+    __device__ __forceinline__ void merge(const Maximum& other) { push(other.value, 0); }
+    __device__ __forceinline__ T result() const { return value; }
+};
+
+template <class T>
+struct Minimum {
+    T value;
+
+    static __device__ __forceinline__ Minimum identity() { return {highest<T>()}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value = minimum(value, x); }
+    __device__ __forceinline__ void merge(const Minimum& other) { push(other.value, 0); }
+    __device__ __forceinline__ T result() const { return value; }
+};
+
+template <class T>
+struct Any {
+    bool value;
+
+    static __device__ __forceinline__ Any identity() { return {false}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value = value || x != T(0); }
+    __device__ __forceinline__ void merge(const Any& other) { value = value || other.value; }
+    __device__ __forceinline__ bool result() const { return value; }
+};
+
+template <class T>
+struct All {
+    bool value;
+
+    static __device__ __forceinline__ All identity() { return {true}; }
+    __device__ __forceinline__ void push(T x, int64_t) { value = value && x != T(0); }
+    __device__ __forceinline__ void merge(const All& other) { value = value && other.value; }
+    __device__ __forceinline__ bool result() const { return value; }
+};
+
+// Where the greatest (or least) element stands: the first of equals, and NaN before any number.
+template <class T, bool greatest>
+struct ArgExtreme {
+    alignas(8) T value;
+    int64_t position;  // negative: no element yet
+
+    static __device__ __forceinline__ ArgExtreme identity() { return {T(0), -1}; }
+    __device__ __forceinline__ void push(T x, int64_t at) { merge({x, at}); }
+    __device__ __forceinline__ void merge(const ArgExtreme& other) {
+        if (other.position >= 0 && (position < 0 || other.is_before(*this))) {
+            *this = other;
+        }
+    }
+    __device__ __forceinline__ bool is_before(const ArgExtreme& other) const {
+        const bool nan = is_nan(value);
+        const bool other_nan = is_nan(other.value);
+        if (nan != other_nan) {
+            return nan;
+        }
+        if (nan || value == other.value) {
+            return position < other.position;
+        }
+        return greatest ? value > other.value : value < other.value;
+    }
+    __device__ __forceinline__ int64_t result() const { return position; }
+};
+
+template <class T>
+using ArgMaximum = ArgExtreme<T, true>;
+template <class T>
+using ArgMinimum = ArgExtreme<T, false>;
+
+// log(sum(exp(x))), shifted by the greatest element so far.
+template <class T>
+struct LogSumExp {
+    T greatest;
+    T sum;  // of exp(x - greatest)
+
+    static __device__ __forceinline__ LogSumExp identity() { return {lowest<T>(), T(0)}; }
+    __device__ __forceinline__ void push(T x, int64_t) { merge({x, T(1)}); }
+    __device__ __forceinline__ void merge(const LogSumExp& other) {
+        if (other.greatest == greatest) {  // also two infinities, whose difference would be NaN
+            sum += other.sum;
+        } else if (other.greatest < greatest) {
+            sum += other.sum * exponential(other.greatest - greatest);
+        } else {  // greater, or NaN on either side, which makes the sum NaN
+            sum = sum * exponential(greatest - other.greatest) + other.sum;
+            greatest = other.greatest;
+        }
+    }
+    __device__ __forceinline__ T result() const { return greatest + logarithm(sum); }
+};
+
+// The sum of squared deviations from the mean: Welford's recurrence for an element, the formula of
+// Chan, Golub and LeVeque for another state.
+template <class T>
+struct Moments {
+    T count;
+    T mean;
+    T deviations;
+
+    static __device__ __forceinline__ Moments identity() { return {T(0), T(0), T(0)}; }
+    __device__ __forceinline__ void push(T x, int64_t) {
+        count += T(1);
+        const T difference = x - mean;
+        mean += difference / count;
+        deviations += difference * (x - mean);
+    }
+    __device__ __forceinline__ void merge(const Moments& other) {
+        const T total = count + other.count;
+        if (total == T(0)) {
+            return;
+        }
+        const T difference = other.mean - mean;
+        const T share = other.count / total;
+        mean += difference * share;
+        deviations += other.deviations + difference * difference * (count * share);
+        count = total;
+    }
+    __device__ __forceinline__ T result() const { return deviations; }
+};
+
+constexpr unsigned whole_warp = 0xffffffffu;
+
+// The merged state of `lanes` neighbouring threads of a warp, the same bits in each of them. Every
+// thread of the warp must call it.
+template <int lanes, class State>
+__device__ __forceinline__ State reduce_lanes(State state) {
+#pragma unroll
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        const State other = shuffle_xor(whole_warp, state, distance);
+        if (threadIdx.x & distance) {  // the lower lane's state comes first, on both sides
+            State lower = other;
+            lower.merge(state);
+            state = lower;
+        } else {
+            state.merge(other);
+        }
+    }
+    return state;
+}
+
+// The merged state of all `threads` of the block, in each of them. Every thread must call it.
+template <int threads, class State>
+__device__ __forceinline__ State reduce_block(State state) {
+    constexpr int warps = threads / 32;
+    FUSEGEN_SHARED(State, states, warps);
+    state = reduce_lanes<32>(state);
+    if (threadIdx.x % 32 == 0) {
+        states[threadIdx.x / 32] = state;
+    }
+    __syncthreads();
+    state = states[0];
+    for (int warp = 1; warp < warps; ++warp) {
+        state.merge(states[warp]);
+    }
+    __syncthreads();  // the next reduction uses the same array
+    return state;
+}
+
+// The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of
+// `rows * lanes` threads. Every thread must call it.
+template <int rows, int lanes, class State>
+__device__ __forceinline__ State reduce_outer(State state) {
+    FUSEGEN_SHARED(State, states, rows * lanes);
+    states[threadIdx.x] = state;
+    __syncthreads();
+    const int row = threadIdx.x % rows;
+    state = states[row];
+    for (int lane = 1; lane < lanes; ++lane) {
+        state.merge(states[lane * rows + row]);
+    }
+    __syncthreads();  // the next reduction uses the same array
+    return state;
+}
+
+}  // namespace fusegen
