@@ -30,7 +30,8 @@ def add_parser(commands: options.Commands) -> None:
         metavar="ARCH",
         action="append",
         default=[],
-        help="a GPU architecture such as sm_90a (may be given many times; default: this machine's)",
+        help="a GPU architecture such as sm_90a (may be given many times; default: that of this "
+        "machine's GPUs, without one sm_80, sm_90a and sm_100)",
     )
     parser.add_argument(
         "--dtype",

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fusegen import settings
 from fusegen.runtime.errors import ToolchainError
-from fusegen.runtime.gpu import gpus
+from fusegen.runtime.gpu import driver_cuda_version, gpus
 from fusegen.runtime.toolchain import Compiler, find_cxx, find_ninja, find_nvcc
 from fusegen.runtime.torch_install import TorchInstall, find_torch
 
@@ -50,6 +50,7 @@ def diagnose() -> Diagnosis:
     nvcc = _finding("CUDA compiler", find_nvcc, _compiler_detail)
     ninja = _finding("ninja", find_ninja, str)
     gpu = _gpu_finding()
+    driver = _driver_finding(nvcc)
     cache = _cache_finding(settings.cache_folder())
 
     emulate = all(finding.fine for finding in (torch, cxx, ninja, cache))
@@ -58,9 +59,9 @@ def diagnose() -> Diagnosis:
         Ability("check, explain and emit sources", True),
         Ability("run kernels in the emulator", emulate),
         Ability("build CUDA modules", build),
-        Ability("run CUDA modules", build and gpu.fine),
+        Ability("run CUDA modules", build and gpu.fine and driver.fine),
     )
-    return Diagnosis((torch, cxx, nvcc, ninja, gpu, cache), abilities)
+    return Diagnosis((torch, cxx, nvcc, ninja, gpu, driver, cache), abilities)
 
 
 def _finding(name: str, find: Callable[[], Found], describe: Callable[[Found], str]) -> Finding:
@@ -89,6 +90,26 @@ def _gpu_finding() -> Finding:
         )
     detail = ", ".join(f"{g.name} ({g.architecture}, {g.memory / 2**30:.0f} GiB)" for g in found)
     return Finding("GPU", True, detail)
+
+
+def _driver_finding(nvcc: Finding) -> Finding:
+    """Whether the driver runs what nvcc builds: it runs any release of its own major or older
+    (CUDA's minor version compatibility), whichever release torch was built with."""
+    driver = driver_cuda_version()
+    if driver is None:
+        return Finding(
+            "GPU driver", False, "no NVIDIA driver (libcuda.so.1)", "install NVIDIA's driver"
+        )
+    detail = f"runs CUDA {driver[0]}.{driver[1]}"
+    toolkit = nvcc.detail.split(".")[0]
+    if nvcc.fine and toolkit.isdecimal() and int(toolkit) > driver[0]:
+        return Finding(
+            "GPU driver",
+            False,
+            f"{detail}, but nvcc is of CUDA {toolkit}",
+            f"update the driver, or name an nvcc of CUDA {driver[0]} with {settings.NVCC.name}",
+        )
+    return Finding("GPU driver", True, detail)
 
 
 def _cache_finding(folder: Path) -> Finding:

@@ -1,8 +1,12 @@
-"""The GPUs of this machine, asked of torch."""
+"""The GPUs of this machine, asked of torch, and what their driver can run."""
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
+
+PORTABLE_ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
+"""What to build for where no GPU says it: the data-centre GPUs from Ampere to Blackwell."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +42,26 @@ def architecture_of(major: int, minor: int) -> str:
     9.0 takes the variant with `a`, without which nvcc refuses Hopper's `wgmma`.
     """
     return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+
+
+def default_architectures() -> tuple[str, ...]:
+    """What to build for when the user does not say: this machine's GPUs, else the portable ones.
+
+    Imports torch, which takes seconds.
+    """
+    return tuple(sorted({gpu.architecture for gpu in gpus()})) or PORTABLE_ARCHITECTURES
+
+
+def driver_cuda_version() -> tuple[int, int] | None:
+    """The newest CUDA release that the installed driver runs; None without a driver.
+
+    Asked of the driver itself: `cuDriverGetVersion` gives 1000 x major + 10 x minor.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    if driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return None
+    return version.value // 1000, version.value % 1000 // 10

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.runtime import diagnosis
+from fusegen.runtime import diagnosis, gpu
 from fusegen.runtime.diagnosis import Diagnosis, diagnose
 from fusegen.runtime.errors import ToolchainError
 from fusegen.runtime.gpu import Gpu, architecture_of
@@ -24,6 +24,7 @@ def _full_machine(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
     monkeypatch.setattr(diagnosis, "_compiler_detail", str)
     monkeypatch.setattr(diagnosis, "_torch_detail", str)
     monkeypatch.setattr(diagnosis, "gpus", lambda: (Gpu("H100", "sm_90a", 80 << 30),))
+    monkeypatch.setattr(diagnosis, "driver_cuda_version", lambda: (13, 0))
 
 
 def possible(found: Diagnosis) -> set[str]:
@@ -69,6 +70,27 @@ def test_without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert possible(found) >= {EMULATE, BUILD}
 
 
+@pytest.mark.parametrize(
+    ("toolkit", "driver", "fine"),
+    [
+        ("12.4.1", (13, 0), True),
+        ("13.1.0", (13, 0), True),
+        ("13.0.88", (12, 8), False),
+        ("13.0.88", None, False),
+    ],
+)
+def test_driver_runs_toolkits_of_its_major(
+    toolkit: str, driver: tuple[int, int] | None, fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "find_nvcc", lambda: toolkit)
+    monkeypatch.setattr(diagnosis, "driver_cuda_version", lambda: driver)
+    found = diagnose()
+    (finding,) = (finding for finding in found.findings if finding.name == "GPU driver")
+    assert finding.fine == fine
+    assert (RUN in possible(found)) == fine
+    assert (finding.mend is None) == fine
+
+
 def test_cache_folder_under_a_file(cache_folder: Path) -> None:
     cache_folder.touch()
     found = diagnose()
@@ -83,3 +105,11 @@ def test_cache_folder_under_a_file(cache_folder: Path) -> None:
 )
 def test_architecture_of(major: int, minor: int, architecture: str) -> None:
     assert architecture_of(major, minor) == architecture
+
+
+def test_default_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = (Gpu("H100", "sm_90a", 1), Gpu("A100", "sm_80", 1), Gpu("H100", "sm_90a", 1))
+    monkeypatch.setattr(gpu, "gpus", lambda: here)
+    assert gpu.default_architectures() == ("sm_80", "sm_90a")
+    monkeypatch.setattr(gpu, "gpus", lambda: ())
+    assert gpu.default_architectures() == ("sm_80", "sm_90a", "sm_100")

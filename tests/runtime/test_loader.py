@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,9 @@ def test_module_already_loaded_from_an_ahead_of_time_folder(
 def test_empty_tensor() -> None:
     operators = load_operators(adder(offset=4.0), "add")
     assert operators.add(A[:0], B[:0]).shape == (0,)
+
+
+def test_checked_build_runs_with_the_checker_off() -> None:
+    request = dataclasses.replace(adder(offset=5.0), check=True)
+    operators = load_operators(request, "add")
+    assert torch.equal(operators.add(A, B), A + 5.5)
