@@ -73,10 +73,10 @@ class Record(Operation):
 
     `parameters` are in PyTorch's order, tensors among them. A node's operands fill the tensor
     parameters in order, all further ones a TENSORS parameter; a missing optional tensor stands as
-    None in the attributes, as every other parameter does with its value. `infer` gives the result's type or
-    raises `OperationError`. `twin` is PyTorch's expression for it, with `{parameter}` where the
-    arguments go: the reference that the kernels are held against. `summary` is a line for the
-    language reference.
+    None in the attributes, as every other parameter does with its value. `infer` gives the
+    result's type or raises `OperationError`. `twin` is PyTorch's expression for it, in the form
+    that `fusegen.ops.twin` renders: the reference that the kernels are held against. `summary` is
+    a line for the language reference.
     """
 
     parameters: tuple[Parameter, ...]
@@ -91,11 +91,14 @@ class Pointwise(Record):
 
     `cuda` is a C++ expression over `{parameter}`s: operands arrive in the compute type of the
     promoted operand dtype, numbers as literals; it may call the functions in `math.cuh`. `cost` is
-    roughly how many floating-point instructions an element takes on the device.
+    roughly how many floating-point instructions an element takes on the device. Operands of a
+    `floating` one that are integers or truth values are cast to float32 by the call that makes the
+    node, as PyTorch does for `exp` or a division.
     """
 
     cuda: str
     cost: int = 1
+    floating: bool = False
 
 
 class Monoid(Enum):

@@ -1,0 +1,204 @@
+"""Short functions that build nodes of the primitive operations, for decompositions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Node, Shape
+from fusegen.ir.integers import ZERO, Integer, IntegerLike, product
+from fusegen.ops.construct import Operand, call, constant, is_number, size_value
+from fusegen.ops.inference import reduced_shape, shape_of
+from fusegen.ops.pointwise import activations, arithmetic, functions, logic
+from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.primitive import products, reductions, views
+from fusegen.ops.record import Reduction
+
+__all__ = ["call", "constant", "is_number", "size_value"]
+
+
+def cast(x: Node, dtype: DType) -> Node:
+    """`x` in another dtype; `x` itself if it has it."""
+    return x if x.dtype is dtype else call(CAST, (x,), dtype=dtype)
+
+
+def to_compute(x: Node) -> Node:
+    """`x` in the type its arithmetic is done in."""
+    return cast(x, x.dtype.compute)
+
+
+def add(x: Operand, y: Operand) -> Node:
+    """x + y"""
+    return call(arithmetic.ADD, (x, y))
+
+
+def sub(x: Operand, y: Operand) -> Node:
+    """x - y"""
+    return call(arithmetic.SUB, (x, y))
+
+
+def mul(x: Operand, y: Operand) -> Node:
+    """x * y"""
+    return call(arithmetic.MUL, (x, y))
+
+
+def div(x: Operand, y: Operand) -> Node:
+    """x / y"""
+    return call(arithmetic.DIVIDE, (x, y))
+
+
+def power(x: Operand, y: Operand) -> Node:
+    """x ** y"""
+    return call(arithmetic.POWER, (x, y))
+
+
+def minimum(x: Operand, y: Operand) -> Node:
+    """The lesser; NaN if either is."""
+    return call(arithmetic.MINIMUM, (x, y))
+
+
+def maximum(x: Operand, y: Operand) -> Node:
+    """The greater; NaN if either is."""
+    return call(arithmetic.MAXIMUM, (x, y))
+
+
+def ne(x: Operand, y: Operand) -> Node:
+    """x != y"""
+    return call(logic.NE, (x, y))
+
+
+def eq(x: Operand, y: Operand) -> Node:
+    """x == y"""
+    return call(logic.EQ, (x, y))
+
+
+def where(condition: Node, x: Operand, y: Operand) -> Node:
+    """x where the condition holds, else y."""
+    return call(logic.WHERE, (condition, x, y))
+
+
+def absolute(x: Node) -> Node:
+    """|x|"""
+    return call(arithmetic.ABS, (x,))
+
+
+def square(x: Node) -> Node:
+    """x * x"""
+    return call(arithmetic.SQUARE, (x,))
+
+
+def sqrt(x: Node) -> Node:
+    """The square root."""
+    return call(arithmetic.SQRT, (x,))
+
+
+def rsqrt(x: Node) -> Node:
+    """1 / sqrt(x)"""
+    return call(arithmetic.RSQRT, (x,))
+
+
+def reciprocal(x: Node) -> Node:
+    """1 / x"""
+    return call(arithmetic.RECIPROCAL, (x,))
+
+
+def exp(x: Node) -> Node:
+    """The exponential."""
+    return call(functions.EXP, (x,))
+
+
+def log(x: Node) -> Node:
+    """The natural logarithm."""
+    return call(functions.LOG, (x,))
+
+
+def sigmoid(x: Node) -> Node:
+    """The logistic function."""
+    return call(activations.SIGMOID, (x,))
+
+
+def reduce(record: Reduction, x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """`x` reduced over `dims`, which are sorted and not negative; a scalar as a vector of one."""
+    if not x.type.rank:
+        return call(record, (reshape(x, (1,)),), dims=(0,), keepdim=False)
+    return call(record, (x,), dims=tuple(dims), keepdim=keepdim)
+
+
+def total(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """The sum in x's dtype."""
+    return reduce(reductions.SUM, x, dims, keepdim)
+
+
+def amax(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """The greatest element."""
+    return reduce(reductions.AMAX, x, dims, keepdim)
+
+
+def squared_deviations(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """The sum of squared deviations from the mean."""
+    return reduce(reductions.MOMENTS, x, dims, keepdim)
+
+
+def count(shape: Shape, dims: Sequence[int]) -> Integer:
+    """How many elements a reduction over `dims` combines."""
+    return product(shape[dim] for dim in dims)
+
+
+def mean(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """The mean in x's dtype."""
+    return div(total(x, dims, keepdim), count(x.shape, dims))
+
+
+def permute(x: Node, order: Sequence[int]) -> Node:
+    """The dims in another order; `x` itself if the order is the same."""
+    if tuple(order) == tuple(range(x.type.rank)):
+        return x
+    return call(views.PERMUTE, (x,), dims=tuple(order))
+
+
+def transpose(x: Node) -> Node:
+    """The last two dims exchanged."""
+    rank = x.type.rank
+    return permute(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def expand(x: Node, shape: Sequence[IntegerLike]) -> Node:
+    """`x` broadcast to a complete shape; `x` itself if it has it."""
+    complete = shape_of(shape)
+    return x if x.shape == complete else call(views.EXPAND, (x,), shape=complete)
+
+
+def reshape(x: Node, shape: Sequence[IntegerLike]) -> Node:
+    """`x` in another complete shape; `x` itself if it has it."""
+    complete = shape_of(shape)
+    return x if x.shape == complete else call(views.RESHAPE, (x,), shape=complete)
+
+
+def take(x: Node, dim: int, start: IntegerLike, stop: IntegerLike, step: int = 1) -> Node:
+    """The elements from `start` to below `stop` of one dim, which must lie inside it."""
+    first, end = Integer.of(start), Integer.of(stop)
+    if first == ZERO and end == x.shape[dim] and step == 1:
+        return x
+    return call(views.SLICE, (x,), dim=dim, start=first, stop=end, step=step)
+
+
+def concatenate(tensors: Sequence[Node], dim: int) -> Node:
+    """Tensors of one dtype joined along a dim."""
+    return tensors[0] if len(tensors) == 1 else call(views.CONCATENATION, tensors, dim=dim)
+
+
+def matrix_product(x: Node, y: Node) -> Node:
+    """(*batch, M, K) by (*batch, K, N)."""
+    return call(products.MATRIX_PRODUCT, (x, y))
+
+
+def per_channel(x: Node, vector: Node, dim: int = 1) -> Node:
+    """A vector shaped so that it broadcasts along `dim` of `x`."""
+    shape: list[IntegerLike] = [1] * (x.type.rank - dim)
+    shape[0] = vector.shape[0]
+    return reshape(vector, shape)
+
+
+def without_dims(x: Node, dims: tuple[int, ...]) -> Node:
+    """`x` with dims of size 1 taken out."""
+    return reshape(x, reduced_shape(x.shape, dims, keepdim=False))

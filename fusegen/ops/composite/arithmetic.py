@@ -1,0 +1,157 @@
+"""Arithmetic that PyTorch's functions offer beyond the plain operators."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import Kind
+from fusegen.ir.graph import Attributes, Node
+from fusegen.ops import build
+from fusegen.ops.composite.define import composite
+from fusegen.ops.inference import Accepts, require
+from fusegen.ops.operands import unpack
+from fusegen.ops.parameters import INPUT, OTHER, integer, number, optional_tensor, tensor, text
+from fusegen.ops.pointwise import arithmetic, functions
+from fusegen.ops.record import CONSTANT, OperationError
+
+
+def _scalar(attributes: Attributes, name: str) -> int | float:
+    value = attributes[name]
+    assert isinstance(value, (int, float))
+    return value
+
+
+def _scaled(operand: Node, alpha: int | float) -> Node:
+    if isinstance(alpha, float) and not operand.dtype.is_float:
+        raise OperationError(
+            f"alpha is {alpha}, and integers can only be scaled by an integer",
+            "give an integer alpha, or convert the tensors to float32",
+        )
+    return operand if alpha == 1 else build.mul(operand, alpha)
+
+
+def _add(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    return build.add(operands[0], _scaled(operands[1], _scalar(attributes, "alpha")))
+
+
+def _sub(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    return build.sub(operands[0], _scaled(operands[1], _scalar(attributes, "alpha")))
+
+
+ADD = composite(
+    "add",
+    (INPUT, OTHER, number("alpha", 1)),
+    _add,
+    "torch.add({input:number}, {other:number}, alpha={alpha})",
+    "`input + alpha * other`, elementwise.",
+)
+SUB = composite(
+    "sub",
+    (INPUT, OTHER, number("alpha", 1)),
+    _sub,
+    "torch.sub({input:number}, {other:number}, alpha={alpha})",
+    "`input - alpha * other`, elementwise.",
+)
+
+
+def _div(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    rounding = attributes["rounding_mode"]
+    if rounding == "floor":
+        return build.call(arithmetic.FLOOR_DIVIDE, operands)
+    if rounding == "trunc":
+        return build.call(arithmetic.TRUNCATE_DIVIDE, operands)
+    return build.div(*operands)
+
+
+DIV = composite(
+    "div",
+    (INPUT, OTHER, text("rounding_mode", None, ("floor", "trunc"))),
+    _div,
+    "torch.div({input:number}, {other:number}, rounding_mode={rounding_mode})",
+    "The quotient, elementwise; that of integers is floating-point unless rounded.",
+)
+
+
+def _pow(operands: tuple[Node, ...], _: Attributes) -> Node:
+    """A power by a constant as PyTorch computes it: by products, roots and reciprocals where the
+    exponent is a small one, which decides what becomes of infinities and signed zeros."""
+    base, exponent = operands
+    if exponent.operation is not CONSTANT or build.is_number(base):
+        return build.power(base, exponent)
+    value = _scalar(exponent.attributes, "value")
+    if base.dtype.kind is Kind.INTEGER and isinstance(value, int) and value < 0:
+        raise OperationError(
+            f"an integer cannot be raised to the negative integer power {value}",
+            f"give the exponent as a float: {float(value)}",
+        )
+    if value == 2 and base.dtype.kind is not Kind.BOOL:
+        return build.square(base)
+    if not base.dtype.is_float:
+        return build.power(base, exponent)
+    if value == 0.5:
+        return build.sqrt(base)
+    if value == -0.5:
+        return build.reciprocal(build.sqrt(build.to_compute(base)))
+    if value == 3:
+        return build.mul(build.mul(base, base), base)
+    if value == -1:
+        return build.reciprocal(base)
+    if value == -2:
+        return build.reciprocal(build.square(base))
+    return build.power(base, exponent)
+
+
+POW = composite(
+    "pow",
+    (INPUT, tensor("exponent")),
+    _pow,
+    "torch.pow({input:number}, {exponent:number})",
+    "`input` to the power of `exponent`, elementwise.",
+)
+
+
+def _clamp(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    x, least, greatest = unpack(operands, attributes, "input", "min", "max")
+    assert x is not None
+    if least is None and greatest is None:
+        raise OperationError("clamp needs min, max, or both")
+    if least and greatest and (least.type.rank == 0) is not (greatest.type.rank == 0):
+        raise OperationError(
+            "clamp takes two numbers or two tensors as its bounds, not one of each",
+            "use maximum and minimum, which take any mixture",
+        )
+    result = x if least is None else build.maximum(x, least)
+    return result if greatest is None else build.minimum(result, greatest)
+
+
+CLAMP = composite(
+    "clamp",
+    (INPUT, optional_tensor("min"), optional_tensor("max")),
+    _clamp,
+    "torch.clamp({input}, {min:number}, {max:number})",
+    "`input` held between `min` and `max`; NaN stays NaN.",
+)
+
+
+def _round(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    decimals = attributes.integer("decimals")
+    (x,) = operands
+    if decimals == 0:
+        return build.call(functions.ROUND, (x,))
+    require(x.type, Accepts.FLOATS)
+    wide = build.to_compute(x)
+    scale = 10.0 ** abs(decimals)
+    if decimals > 0:
+        result = build.div(build.call(functions.ROUND, (build.mul(wide, scale),)), scale)
+    else:
+        result = build.mul(build.call(functions.ROUND, (build.div(wide, scale),)), scale)
+    return build.cast(result, x.dtype)
+
+
+ROUND = composite(
+    "round",
+    (INPUT, integer("decimals", 0)),
+    _round,
+    "torch.round({input}, decimals={decimals})",
+    "Rounded to `decimals` decimals, halves to even.",
+)
+
+RECORDS = (ADD, SUB, DIV, POW, CLAMP, ROUND)

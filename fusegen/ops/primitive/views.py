@@ -1,0 +1,134 @@
+"""The views the planner knows, and concatenation."""
+
+from __future__ import annotations
+
+from fusegen.ir.graph import Attributes, Shape, TensorType
+from fusegen.ir.integers import ONE, ZERO, Integer
+from fusegen.ops.inference import complete_shape, show
+from fusegen.ops.parameters import DIM, INPUT, dims, integer, sizes
+from fusegen.ops.record import (
+    Concatenation,
+    OperationError,
+    Parameter,
+    ParameterKind,
+    Reshape,
+    View,
+)
+
+Coordinates = tuple[Integer, ...]
+
+
+def _size(attributes: Attributes, name: str) -> Integer:
+    (size,) = attributes.sizes(name)
+    return size
+
+
+def _infer_permute(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    shape = types[0].shape
+    return TensorType(tuple(shape[dim] for dim in attributes.integers("dims")), types[0].dtype)
+
+
+def _permute_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordinates:
+    place = dict(zip(attributes.integers("dims"), at, strict=True))
+    return tuple(place[dim] for dim in range(len(at)))
+
+
+PERMUTE = View(
+    "permute",
+    parameters=(INPUT, dims("dims")),
+    infer=_infer_permute,
+    twin="{input:operand}.permute({dims})",
+    summary="The dims in another order.",
+    source=_permute_source,
+)
+
+
+def _infer_expand(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    return TensorType(attributes.sizes("shape"), types[0].dtype)
+
+
+def _expand_source(_: Attributes, operand: Shape, at: Coordinates) -> Coordinates:
+    own = at[len(at) - len(operand) :]
+    return tuple(ZERO if size == ONE else i for size, i in zip(operand, own, strict=True))
+
+
+EXPAND = View(
+    "expand",
+    parameters=(INPUT, sizes("shape")),
+    infer=_infer_expand,
+    twin="{input:operand}.expand({shape})",
+    summary="Dims of size 1 repeated to a complete shape.",
+    source=_expand_source,
+)
+
+
+def _infer_slice(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    shape, dim = types[0].shape, attributes.integer("dim")
+    step = attributes.integer("step")
+    length = (_size(attributes, "stop") - _size(attributes, "start") + step - 1) // step
+    return TensorType((*shape[:dim], length, *shape[dim + 1 :]), types[0].dtype)
+
+
+def _slice_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordinates:
+    dim = attributes.integer("dim")
+    inner = _size(attributes, "start") + attributes.integer("step") * at[dim]
+    return (*at[:dim], inner, *at[dim + 1 :])
+
+
+SLICE = View(
+    "slice",
+    parameters=(
+        INPUT,
+        DIM,
+        Parameter("start", ParameterKind.SIZES),
+        Parameter("stop", ParameterKind.SIZES),
+        integer("step", 1),
+    ),
+    infer=_infer_slice,
+    twin="torch.ops.aten.slice({input}, {dim}, {start}, {stop}, {step})",
+    summary="Every `step`th element of one dim from `start` to below `stop`, both inside it.",
+    source=_slice_source,
+)
+
+
+def _infer_reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    shape = complete_shape(types[0].shape, attributes.sizes("shape"))
+    return TensorType(shape, types[0].dtype)
+
+
+RESHAPE = Reshape(
+    "reshape",
+    parameters=(INPUT, sizes("shape")),
+    infer=_infer_reshape,
+    twin="{input:operand}.reshape({shape})",
+    summary="The same elements, in row-major order, in another complete shape.",
+)
+
+
+def _infer_concatenation(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    dim = attributes.integer("dim")
+    first = types[0]
+    for other in types[1:]:
+        same = other.rank == first.rank and all(
+            i == dim or a == b
+            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
+        )
+        if not same:
+            raise OperationError(
+                f"shapes {show(first.shape)} and {show(other.shape)} cannot be joined along "
+                f"dim {dim}",
+                "all other sizes must be equal",
+            )
+    total = sum((t.shape[dim] for t in types), ZERO)
+    return TensorType((*first.shape[:dim], total, *first.shape[dim + 1 :]), first.dtype)
+
+
+CONCATENATION = Concatenation(
+    "cat",
+    parameters=(Parameter("tensors", ParameterKind.TENSORS), DIM),
+    infer=_infer_concatenation,
+    twin="torch.cat({tensors}, {dim})",
+    summary="Tensors of one dtype joined along a dim.",
+)
+
+RECORDS = (PERMUTE, EXPAND, SLICE, RESHAPE, CONCATENATION)
