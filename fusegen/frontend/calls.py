@@ -1,0 +1,183 @@
+"""What calling something means: an operation, a function of the program, or a layer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from fusegen.errors import Span
+from fusegen.frontend.arguments import Argument, attributes_of, bind, match, require
+from fusegen.frontend.expressions import Expressions
+from fusegen.frontend.modules import LayerModule, ModelModule
+from fusegen.frontend.operators import on_numbers
+from fusegen.frontend.syntax import Binding, Definition, Function, Input, Model, Parameter
+from fusegen.frontend.values import (
+    Declarable,
+    Poisoned,
+    Problem,
+    Scope,
+    Value,
+    describe,
+)
+from fusegen.ir.graph import Node, StatisticsUpdate
+from fusegen.ops.build import call
+from fusegen.ops.operands import TENSOR_KINDS
+from fusegen.ops.record import Layer, Macro, ParameterKind, Record
+
+
+class Calls(Expressions):
+    """Expressions with calls; what calling a model means is left open."""
+
+    def __init__(self, definitions: Mapping[str, Definition], *, training: bool) -> None:
+        super().__init__(definitions)
+        self._training = training
+        self._active: set[Definition] = set()
+        self.updates: list[StatisticsUpdate] = []
+        self.layer_names: dict[Node, str] = {}
+
+    @abstractmethod
+    def apply_model(self, module: ModelModule, arguments: Sequence[Argument], span: Span) -> Value:
+        """The outputs of a model for given inputs."""
+
+    def apply(self, callee: Value, arguments: Sequence[Argument], span: Span) -> Value:
+        """What calling `callee` gives. Raises Problem for arguments it does not take."""
+        if isinstance(callee, (Record, Macro)):
+            return self._apply_operation(callee, arguments, span)
+        if isinstance(callee, Function):
+            return self._apply_function(callee, arguments, span)
+        if isinstance(callee, LayerModule):
+            return self._apply_layer(callee, arguments, span)
+        if isinstance(callee, ModelModule):
+            return self.apply_model(callee, arguments, span)
+        if isinstance(callee, Layer):
+            return self._inline_layer(callee, arguments, span)
+        if isinstance(callee, Declarable):
+            raise _unnamed(callee, span)
+        raise Problem(
+            f"only functions and layers can be called, but this is {describe(callee)}", span
+        )
+
+    def _apply_operation(
+        self, record: Record | Macro, arguments: Sequence[Argument], span: Span
+    ) -> Value:
+        values = bind(record.name, record.parameters, arguments, span)
+        operands: list[Value] = []
+        for parameter in record.parameters:
+            if parameter.kind in TENSOR_KINDS:
+                value = values.pop(parameter.name)
+                is_list = parameter.kind is ParameterKind.TENSORS and isinstance(value, tuple)
+                operands.extend(value if is_list else (value,))  # type: ignore[arg-type]
+        computed = self.operate(span, on_numbers, record.name, operands)
+        if computed is not None:
+            return computed
+        attributes = attributes_of(values)
+        if isinstance(record, Record):
+            return self.operate(span, lambda: call(record, operands, **attributes))  # type: ignore[arg-type]
+        for operand in operands:
+            if not isinstance(operand, Node):
+                raise Problem(f"{record.name} needs a tensor, but got {describe(operand)}", span)
+        return self.operate(span, record.expand, tuple(operands), attributes)
+
+    def _apply_function(
+        self, function: Function, arguments: Sequence[Argument], span: Span
+    ) -> Value:
+        name = f"function '{function.name.text}'"
+        if function in self._active:
+            raise Poisoned  # check_names has reported the recursion
+        scope = self.scope_of(name, function.parameters, arguments, span)
+        self._active.add(function)
+        try:
+            return self._run_function(function, scope)
+        except Problem as problem:
+            place = f" (in {name}, line {problem.span.line})"
+            inner = problem.message.endswith(")") and " (in function " in problem.message
+            message = problem.message if inner else problem.message + place
+            raise Problem(message, span, problem.hint) from None
+        finally:
+            self._active.remove(function)
+
+    def _run_function(self, function: Function, scope: Scope) -> Value:
+        for statement in function.statements:
+            if isinstance(statement, Binding):
+                self.assign(statement, self.evaluate(statement.value, scope), scope)
+            elif not isinstance(statement, Input):
+                values = tuple(self.evaluate(value, scope) for value in statement.values)
+                return values[0] if len(values) == 1 else values
+        raise Poisoned  # check_names has reported the missing return
+
+    def scope_of(
+        self,
+        callee: str,
+        parameters: Sequence[Parameter],
+        arguments: Sequence[Argument],
+        span: Span,
+    ) -> Scope:
+        """The parameters of a function or model with their values; a default may use the
+        parameters before it. Raises Problem for a missing or unknown argument."""
+        found = match(callee, [p.name.text for p in parameters], arguments, span)
+        require(callee, (p.name.text for p in parameters if p.default is None), found, span)
+        scope: Scope = {}
+        for parameter in parameters:
+            name = parameter.name.text
+            if name in found:
+                scope[name] = found[name].value
+            else:
+                assert parameter.default is not None
+                scope[name] = self.evaluate(parameter.default, scope)
+        return scope
+
+    def assign(self, binding: Binding, value: Value, scope: Scope) -> None:
+        """Give the names of a binding their values. Raises Problem where the counts differ."""
+        names = binding.targets.names
+        if len(names) == 1:
+            scope[names[0].text] = value
+            return
+        if not isinstance(value, tuple) or len(value) != len(names):
+            raise Problem(
+                f"{len(names)} names are bound, but the value is {describe(value)}",
+                binding.span,
+                f"bind {len(value)} names" if isinstance(value, tuple) else "bind one name",
+            )
+        for name, item in zip(names, value, strict=True):
+            scope[name.text] = item
+
+    def _apply_layer(self, module: LayerModule, arguments: Sequence[Argument], span: Span) -> Value:
+        layer = module.layer
+        names = ["input"] if layer.arity == 1 else [f"input{i + 1}" for i in range(layer.arity)]
+        shown = describe(module) if module.path else layer.name
+        found = match(shown, names, arguments, span)
+        require(shown, names, found, span)
+        inputs: list[Node] = []
+        for argument in found.values():
+            if not isinstance(argument.value, Node):
+                raise Problem(
+                    f"{shown} works on a tensor, but got {describe(argument.value)}",
+                    argument.span,
+                )
+            inputs.append(argument.value)
+        result = self.operate(
+            span, layer.apply, tuple(inputs), module.tensors, module.arguments, self._training
+        )
+        assert isinstance(result, Node)
+        if module.path and result not in inputs:
+            self.layer_names.setdefault(result, module.path)
+        if self._training and layer.statistics and "running_mean" in module.tensors:
+            mean, variance = self.operate(span, layer.statistics, *inputs)  # type: ignore[misc]
+            self.updates.append(StatisticsUpdate(module.path, mean, variance))
+        return result
+
+    def _inline_layer(self, layer: Layer, arguments: Sequence[Argument], span: Span) -> Value:
+        """A layer where it is used, which only one without parameters may be."""
+        chosen = attributes_of(bind(layer.name, layer.parameters, arguments, span))
+        if self.operate(span, layer.tensors, chosen):
+            raise _unnamed(layer, span)
+        return LayerModule(layer, "", chosen, {})
+
+
+def _unnamed(callee: Layer | Model | Declarable, span: Span) -> Problem:
+    name = callee.name.text if isinstance(callee, Model) else callee.name
+    return Problem(
+        f"{name} has parameters, so it needs a name of its own in a model",
+        span,
+        f"write {name.lower()} = {name}(...) on a line of the model, then use {name.lower()}",
+    )

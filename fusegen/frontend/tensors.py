@@ -1,0 +1,54 @@
+"""`Parameter` and `Buffer`: the tensors a model declares outside of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.errors import Span
+from fusegen.frontend.arguments import Argument, attributes_of, bind
+from fusegen.frontend.values import Problem, TensorClass
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Attributes, Role
+from fusegen.ops.record import Parameter, ParameterKind
+
+# The words for initial values; a number fills the tensor with it.
+INITIALISERS = ("zeros", "ones", "normal", "uniform")
+
+
+def bare_tensor(callee: TensorClass, arguments: Sequence[Argument], span: Span) -> Attributes:
+    """The attributes `shape` (ints), `init` (a word of INITIALISERS or a number) and `dtype` (None
+    to follow the module) of a declaration.
+
+    Raises Problem for a size that is not constant, an unknown initial value, and a Parameter that
+    is not floating-point, which could not be trained.
+    """
+    values = bind(callee.name, _parameters(callee.role), arguments, span)
+    shape, dtype = values["shape"], values["dtype"]
+    assert isinstance(shape, tuple)
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise Problem(
+            f"the shape of a {callee.name} must be constants from 0 up, but it is "
+            f"[{', '.join(map(str, shape))}]",
+            span,
+            "a size known only at run time cannot shape a tensor of the module",
+        )
+    if callee.role is Role.PARAMETER and isinstance(dtype, DType) and not dtype.is_float:
+        raise Problem(
+            f"a Parameter is trained, so it cannot be {dtype.value}",
+            span,
+            "declare it with Buffer",
+        )
+    return attributes_of(values)
+
+
+def _parameters(role: Role) -> tuple[Parameter, ...]:
+    return (
+        Parameter("shape", ParameterKind.SIZES),
+        Parameter(
+            "init",
+            ParameterKind.SCALAR,
+            "normal" if role is Role.PARAMETER else "zeros",
+            INITIALISERS,
+        ),
+        Parameter("dtype", ParameterKind.DTYPE, None),
+    )
