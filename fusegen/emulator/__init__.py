@@ -10,6 +10,7 @@ from fusegen.emulator.build import (
     compile_flags,
     link_flags,
     runtime_compile_flags,
+    runtime_link_flags,
     runtime_sources,
     source_folder,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "link_flags",
     "load_runtime",
     "runtime_compile_flags",
+    "runtime_link_flags",
     "runtime_sources",
     "source_folder",
 ]

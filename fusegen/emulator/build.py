@@ -8,7 +8,9 @@ from pathlib import Path
 
 # The instruction sets that make up x86-64-v3, as /proc/cpuinfo names them (System V ABI, x86-64,
 # table of micro-architecture levels; `abm` there is LZCNT).
-_X86_64_V3_FEATURES = frozenset("abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split())
+_X86_64_V3_FEATURES = frozenset(
+    {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+)
 
 
 def source_folder() -> Path:
@@ -80,5 +82,10 @@ def link_flags() -> tuple[str, ...]:
 
 
 def runtime_compile_flags() -> tuple[str, ...]:
-    """Flags for g++ to build the runtime library (`g++ FLAGS SOURCES -o runtime.so`)."""
-    return ("-std=c++20", "-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-pthread", "-ldl")
+    """Flags for g++ to compile one runtime source (`g++ FLAGS -c barrier.cpp -o barrier.o`)."""
+    return ("-std=c++20", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", "-Wextra")
+
+
+def runtime_link_flags() -> tuple[str, ...]:
+    """Flags for g++ to link the runtime library (`g++ OBJECTS FLAGS -o runtime.so`)."""
+    return ("-shared", "-pthread", "-ldl")

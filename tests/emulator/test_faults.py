@@ -1,4 +1,4 @@
-"""Planted faults are reported with their line under every seed; the same kernels without are clean."""
+"""Planted faults are reported with their line under every seed; right kernels are clean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.conftest import Kernel, LoadKernel, expose, fault_place
+from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_place
 
 SEEDS = range(12)
 

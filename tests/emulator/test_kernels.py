@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.conftest import LoadKernel, expose
+from tests.emulator.kernel_library import LoadKernel, expose
 
 SEEDS = range(12)
 
