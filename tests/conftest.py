@@ -1,14 +1,19 @@
-"""What all tests share: tests that need a GPU or nvcc are left out where there is none."""
+"""What all tests share: tests that need a GPU or nvcc are left out where there is none, and
+hypothesis draws the same examples in every run, without a time limit on any."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 from fusegen.runtime.errors import ToolchainError
 from fusegen.runtime.toolchain import find_nvcc
+
+hypothesis.settings.register_profile("fusegen", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("fusegen")
 
 
 @functools.cache
