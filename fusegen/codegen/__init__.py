@@ -1,0 +1,1 @@
+"""From plans to text: CUDA kernels, their C++ binding and the Python module around them."""

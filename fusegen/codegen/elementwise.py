@@ -1,0 +1,54 @@
+"""The text of an elementwise kernel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fusegen.codegen.kernel_text import KernelText
+from fusegen.codegen.loops import VectorLoop
+from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.codegen.statements import Statements
+from fusegen.plan.kernels import ElementwisePlan
+
+THREADS = 256
+
+
+@dataclass(frozen=True)
+class ElementwiseText:
+    """What the skeleton `elementwise.cu.j2` fills in."""
+
+    kernel: KernelText
+    threads: int
+    vector: int
+    count: str
+    before: tuple[str, ...]
+    body: tuple[str, ...]
+    after: tuple[str, ...]
+    needs_index: bool
+
+
+def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
+    """Fill the skeleton from the plan."""
+    values = tuple(store.value for store in plan.stores)
+    scope = Scope.of(values, plan.written, (plan.index, plan.count, *stored_integers(plan.stores)))
+    loop = VectorLoop(scope, plan.index, "first", plan.vector)
+    statements = Statements(scope.names, scope.symbols, loop.load)
+    for store in plan.stores:
+        statements.lines.append(loop.store(store, statements.value(store.value)))
+    body = statements.drain()
+    return ElementwiseText(
+        KernelText.of(plan, scope),
+        THREADS,
+        plan.vector,
+        scope.text(plan.count),
+        tuple(loop.before),
+        body,
+        tuple(loop.after),
+        mentions(body, "index"),
+    )
+
+
+def mentions(lines: tuple[str, ...], variable: str) -> bool:
+    """Whether a variable occurs in the text, so that it has to be declared."""
+    return any(re.search(rf"\b{variable}\b", line) for line in lines)

@@ -1,0 +1,98 @@
+"""What every kernel's text has: its name, comment, parameters and launcher."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.scope import Scope
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels import KernelPlan
+
+COMMENT_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """The parts of a kernel's text that do not depend on its family.
+
+    `parameters` are the kernel's, `host_parameters` its launcher's, and `arguments` what the
+    launcher passes on. `packed` is the condition under which all tensors read are contiguous;
+    `aligned(vector)` that wide accesses are aligned.
+    """
+
+    name: str
+    comment: tuple[str, ...]
+    parameters: tuple[str, ...]
+    host_parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
+    packed: str
+    alignments: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def of(plan: KernelPlan, scope: Scope) -> KernelText:
+        """The common text of a plan's kernel."""
+        packed = [
+            f"is_contiguous({scope.buffer(b)}_strides, {{{', '.join(map(scope.text, b.shape))}}})"
+            for b in scope.strided
+        ]
+        buffers = dict.fromkeys((*scope.loads, *scope.stores))
+        return KernelText(
+            plan.name,
+            _comment(plan),
+            scope.parameters,
+            _host_parameters(scope),
+            _arguments(scope),
+            " && ".join(packed) or "true",
+            tuple((scope.buffer(b), b.dtype.itemsize) for b in buffers),
+        )
+
+    def aligned(self, vector: int) -> str:
+        """The condition that every buffer allows accesses of `vector` elements."""
+        conditions = [
+            f"is_aligned({name}, {min(16, itemsize * vector)})"
+            for name, itemsize in self.alignments
+        ]
+        return " && ".join(conditions) or "true"
+
+
+def argument_order(scope: Scope) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """The buffers a launcher takes: those read, then those written."""
+    return scope.loads, scope.stores
+
+
+def _host_parameters(scope: Scope) -> tuple[str, ...]:
+    parameters = []
+    for buffer in scope.loads:
+        parameters.append(f"const {storage_type(buffer.dtype)}* {scope.buffer(buffer)}")
+        if buffer in scope.strided:
+            parameters.append(f"const int64_t* {scope.buffer(buffer)}_strides")
+    parameters += [f"{storage_type(b.dtype)}* {scope.buffer(b)}" for b in scope.stores]
+    parameters += [f"int64_t {size}" for size in scope.sizes]
+    return (*parameters, "void* stream")
+
+
+def _arguments(scope: Scope) -> tuple[str, ...]:
+    arguments = []
+    for buffer in scope.loads:
+        arguments.append(scope.buffer(buffer))
+        if buffer in scope.strided:
+            name = f"{scope.buffer(buffer)}_strides"
+            arguments.append(f"Strides<{buffer.type.rank}>({name})")
+    return (*arguments, *(scope.buffer(b) for b in scope.stores), *scope.sizes)
+
+
+def _comment(plan: KernelPlan) -> tuple[str, ...]:
+    computed = ", ".join(_label(name, op) for name, op in labels(plan))
+    lines = [f"{plan.name}: {computed}.", f"{plan.why}."]
+    return tuple(line for text in lines for line in textwrap.wrap(text, COMMENT_WIDTH))
+
+
+def labels(plan: KernelPlan) -> tuple[tuple[str | None, str], ...]:
+    """What a kernel computes: the user's name for each value, if any, and its operation."""
+    return tuple((node.name, node.operation.name) for node in plan.covers)
+
+
+def _label(name: str | None, operation: str) -> str:
+    return operation if name is None or name == operation else f"{name} = {operation}"

@@ -1,0 +1,86 @@
+"""The body of a loop over neighbouring elements: wide loads, arithmetic, wide stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.statements import Statements
+from fusegen.ir.integers import ONE, Integer, Symbol
+from fusegen.plan.access import Access, access
+from fusegen.plan.expressions import Expression, Load
+from fusegen.plan.kernels import Store
+
+
+@dataclass
+class VectorLoop:
+    """Collects the text of a loop whose steps handle `vector` neighbouring elements.
+
+    `step` is the loop variable; inside the loop, `first` names its value for the first element of
+    the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
+    behind it.
+    """
+
+    scope: Scope
+    step: Integer
+    first: str
+    vector: int
+    multiple: Integer = ONE
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    vectors: dict[Load, str] = field(default_factory=dict)
+
+    def load(self, load: Load) -> str:
+        """The right side for a load inside the element loop: an element of a vector loaded ahead
+        where neighbours lie together, else a load of its own."""
+        kind = access(load.offset, self.step, self.vector, self.multiple)
+        name = self.scope.buffer(load.buffer)
+        if kind is not Access.CONTIGUOUS:
+            return f"{name}[{self.scope.address(load)}]"
+        if load not in self.vectors:
+            variable = self.scope.names.fresh(f"{name}_vector")
+            address = self.scope.address(load, self._at_first())
+            dtype = storage_type(load.buffer.dtype)
+            self.before.append(
+                f"const auto {variable} = load_vector<{dtype}, vector>({name} + ({address}));"
+            )
+            self.vectors[load] = variable
+        return f"{self.vectors[load]}[element]"
+
+    def store(self, store: Store, value: str) -> str:
+        """The statement that stores `value` inside the element loop."""
+        name = self.scope.buffer(store.buffer)
+        dtype = storage_type(store.buffer.dtype)
+        converted = f"convert<{dtype}>({value})"
+        if access(store.position, self.step, self.vector, self.multiple) is not Access.CONTIGUOUS:
+            return f"{name}[{self.scope.text(store.position)}] = {converted};"
+        variable = self.scope.names.fresh(f"{name}_vector")
+        address = self.scope.text(store.position.substitute(self._at_first()))
+        self.before.append(f"Vector<{dtype}, vector> {variable};")
+        self.after.append(f"store_vector({name} + ({address}), {variable});")
+        return f"{variable}[element] = {converted};"
+
+    def _at_first(self) -> dict[Symbol, Integer]:
+        (symbol,) = (s for s in self.step.symbols() if self.step == Integer((((s,), 1),)))
+        start = Symbol(self.first, symbol.extent)
+        self.scope.symbols[start] = self.first
+        return {symbol: Integer((((start,), 1),))}
+
+
+def scalar_load(scope: Scope) -> Callable[[Load], str]:
+    """Loads one element where the loop variables point."""
+    return lambda load: f"{scope.buffer(load.buffer)}[{scope.address(load)}]"
+
+
+def varying(expression: Expression, symbols: frozenset[Symbol]) -> bool:
+    """Whether an expression depends directly on one of `symbols`."""
+    return bool(expression.symbols & symbols)
+
+
+def fresh_statements(
+    scope: Scope, load: Callable[[Load], str], known: dict[Expression, str]
+) -> Statements:
+    """Statements in `scope` that start from what is known."""
+    return Statements(scope.names, scope.symbols, load, dict(known))

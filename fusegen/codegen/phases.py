@@ -1,0 +1,216 @@
+"""The text of a row program: what happens before, in and after the loop of each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import compute_type, storage_type
+from fusegen.codegen.elementwise import mentions
+from fusegen.codegen.loops import VectorLoop
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.statements import Statements
+from fusegen.plan.buffers import state_bytes
+from fusegen.plan.evaluate import accumulator_dtype
+from fusegen.plan.expressions import (
+    Accumulator,
+    Expression,
+    Literal,
+    Load,
+    PartialStates,
+    Reduced,
+    Select,
+    Size,
+)
+from fusegen.plan.kernels import Phase, RowProgram
+
+# Where a slot's element for the first column of a thread's vector lies: the slot's number to text.
+CacheAddress = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class ReductionText:
+    """One reduction: its state's variable and type, the expression that merges all threads'
+    states, and the declaration of its result. The statement that feeds it stands in the body."""
+
+    state: str
+    type: str
+    merged: str
+    result: str
+
+
+@dataclass(frozen=True)
+class PhaseText:
+    """One pass over the columns: `prelude` is computed once a row, ahead of the loop."""
+
+    prelude: tuple[str, ...]
+    reductions: tuple[ReductionText, ...]
+    before: tuple[str, ...]
+    body: tuple[str, ...]
+    after: tuple[str, ...]
+    needs_column: bool
+
+
+@dataclass(frozen=True)
+class StateText:
+    """Where a part's state goes: `target[position] = state`, `bytes` each."""
+
+    target: str
+    type: str
+    state: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    """A row program's text: its phases, what is computed and stored once a row, its states."""
+
+    phases: tuple[PhaseText, ...]
+    row_lines: tuple[str, ...]
+    row_stores: tuple[str, ...]
+    states: tuple[StateText, ...]
+
+
+def program_text(
+    program: RowProgram,
+    scope: Scope,
+    *,
+    vector: int,
+    cache: CacheAddress,
+    merge: str,
+) -> ProgramText:
+    """Write a row program in `scope`, whose loop variable is `column`.
+
+    The number of columns is a multiple of `vector`. `merge` is the device function that merges the
+    states of the threads that share a row.
+    """
+    writer = _Writer(program, scope, vector, cache, merge)
+    phases = tuple(writer.phase(phase) for phase in program.phases)
+    values = [(store, writer.row.value(store.value)) for store in program.row_stores]
+    row_stores = tuple(
+        f"{scope.buffer(s.buffer)}[{scope.text(s.position)}] = "
+        f"convert<{storage_type(s.buffer.dtype)}>({value});"
+        for s, value in values
+    )
+    states = tuple(
+        StateText(
+            scope.buffer(s.buffer),
+            _state_type(s.reduction),
+            writer.state_of[s.reduction],
+            state_bytes(s.reduction.monoid, s.accumulator),
+        )
+        for s in program.states
+    )
+    return ProgramText(phases, writer.row.drain(), row_stores, states)
+
+
+class _Writer:
+    def __init__(
+        self,
+        program: RowProgram,
+        scope: Scope,
+        vector: int,
+        cache: CacheAddress,
+        merge: str,
+    ) -> None:
+        self.program, self.scope = program, scope
+        self.vector, self.cache, self.merge = vector, cache, merge
+        self.state_of: dict[Reduced, str] = {}
+        domain = program.domain
+        self.column = domain.column.symbols() - domain.columns.symbols()
+        self.row = Statements(scope.names, scope.symbols, self._row_load)
+
+    def phase(self, phase: Phase) -> PhaseText:
+        """Write one phase; its reductions' results are known to what follows."""
+        domain, scope = self.program.domain, self.scope
+        loop = VectorLoop(scope, domain.column, "first_column", self.vector, domain.columns)
+        known = {kept.value: self._read(kept.slot, kept.value, loop) for kept in phase.reads}
+        roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
+        self._hoist(roots, frozenset(known))
+        prelude = self.row.drain()
+        element = Statements(scope.names, scope.symbols, loop.load, {**self.row.known, **known})
+        reductions = tuple(self._feed(r, element) for r in phase.reductions)
+        for store in phase.stores:
+            element.lines.append(loop.store(store, element.value(store.value)))
+        for kept in phase.writes:
+            element.lines.append(self._keep(kept.slot, kept.value, element, loop))
+        body = element.drain()
+        return PhaseText(
+            prelude,
+            reductions,
+            tuple(loop.before),
+            body,
+            tuple(loop.after),
+            mentions((*body, *loop.before, *loop.after), "column"),
+        )
+
+    def _row_load(self, load: Load) -> str:
+        return f"{self.scope.buffer(load.buffer)}[{self.scope.address(load)}]"
+
+    def _feed(self, reduction: Reduced, element: Statements) -> ReductionText:
+        names, operand = self.scope.names, reduction.operand
+        state = names.fresh(f"{reduction.name}_state")
+        if isinstance(operand, PartialStates):
+            states = f"reinterpret_cast<const {_state_type(reduction)}*>"
+            source = f"{states}({self.scope.buffer(operand.buffer)})"
+            element.lines.append(f"{state}.merge({source}[{self.scope.text(operand.offset)}]);")
+        else:
+            element.lines.append(f"{state}.push({element.value(operand)}, column);")
+        self.state_of[reduction] = state
+        variable = names.fresh(reduction.name)
+        self.row.known[reduction] = variable
+        dtype = compute_type(reduction.dtype)
+        result = f"const {dtype} {variable} = convert<{dtype}>({state}.result());"
+        return ReductionText(state, _state_type(reduction), f"{self.merge}({state})", result)
+
+    def _read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+        variable = self.scope.names.fresh(f"kept_{value.name}")
+        dtype = compute_type(value.dtype)
+        loop.before.append(
+            f"const auto {variable} = load_vector<{dtype}, vector>({self.cache(slot)});"
+        )
+        return f"{variable}[element]"
+
+    def _keep(self, slot: int, value: Expression, element: Statements, loop: VectorLoop) -> str:
+        variable = self.scope.names.fresh(f"kept_{value.name}")
+        dtype = compute_type(value.dtype)
+        loop.before.append(f"Vector<{dtype}, vector> {variable};")
+        loop.after.append(f"store_vector({self.cache(slot)}, {variable});")
+        return f"{variable}[element] = {element.value(value)};"
+
+    def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
+        """Compute ahead of the loop all that is the same for the whole row."""
+        varies: dict[Expression, bool] = {}
+        stack: list[tuple[Expression, bool]] = [(root, False) for root in reversed(roots)]
+        order: list[Expression] = []
+        while stack:
+            expression, visited = stack.pop()
+            if visited:
+                below = any(varies[a] for a in _hoisted_arguments(expression))
+                own = bool(expression.symbols & self.column)
+                fixed = expression in stop or isinstance(
+                    expression, (Accumulator, PartialStates, Select)
+                )
+                varies[expression] = below or own or fixed
+                order.append(expression)
+            elif expression not in varies:
+                stack.append((expression, True))
+                if expression not in stop:
+                    stack.extend((a, False) for a in reversed(_hoisted_arguments(expression)))
+        for expression in order:
+            if not varies[expression] and not isinstance(expression, (Literal, Size)):
+                self.row.value(expression)
+
+
+def _hoisted_arguments(expression: Expression) -> tuple[Expression, ...]:
+    """What may be computed whether or not the expression is: not the sides of a selection."""
+    return () if isinstance(expression, (Select, Reduced)) else expression.arguments
+
+
+def _state_type(reduction: Reduced) -> str:
+    dtype = (
+        reduction.operand.accumulator
+        if isinstance(reduction.operand, PartialStates)
+        else accumulator_dtype(reduction.operand.dtype)
+    )
+    return f"{reduction.monoid.value}<{compute_type(dtype)}>"

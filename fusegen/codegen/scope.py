@@ -1,0 +1,135 @@
+"""A kernel's parameters and the names in it: buffers, their strides, sizes, loop variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import factor, integer, storage_type
+from fusegen.codegen.names import Names, identifier
+from fusegen.ir.integers import Integer, Symbol
+from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.expressions import Expression, Load, PartialStates, Size, walk
+from fusegen.plan.kernels import Store
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names a kernel's text uses.
+
+    `loads` are the buffers read, `stores` those written, in the order of the parameters; `symbols`
+    names sizes and loop variables; `sizes` are the sizes passed as parameters.
+    """
+
+    names: Names
+    symbols: dict[Symbol, str]
+    sizes: tuple[str, ...]
+    loads: tuple[Buffer, ...]
+    stores: tuple[Buffer, ...]
+    buffer_names: dict[str, str]
+
+    @staticmethod
+    def of(
+        values: tuple[Expression, ...],
+        stores: tuple[Buffer, ...],
+        integers: tuple[Integer, ...],
+    ) -> Scope:
+        """The scope of a kernel that computes `values` into `stores`; `integers` are all further
+        expressions its text contains."""
+        names = Names()
+        loads: dict[Buffer, None] = {}
+        found: list[Integer] = list(integers)
+        for expression in walk(values):
+            if isinstance(expression, (Load, PartialStates)):
+                loads[expression.buffer] = None
+                found.append(expression.offset)
+            if isinstance(expression, Load):
+                found += [*expression.coordinates, *expression.buffer.shape]
+            if isinstance(expression, Size):
+                found.append(expression.size)
+        found += [size for buffer in loads for size in buffer.shape if _is_strided(buffer)]
+        buffer_names = {b.name: names.fresh(b.name) for b in (*loads, *stores)}
+        for buffer in loads:
+            names.taken.add(f"{buffer_names[buffer.name]}_strides")
+        symbols: dict[Symbol, str] = {}
+        sizes: list[str] = []
+        for symbol in sorted(_all_symbols(found), key=lambda s: (s.extent is not None, s.name)):
+            if symbol.extent is None:
+                symbols[symbol] = names.fresh(symbol.name)
+                sizes.append(symbols[symbol])
+            else:
+                symbols[symbol] = identifier(symbol.name)
+        return Scope(
+            names, symbols, tuple(sizes), tuple(loads), tuple(dict.fromkeys(stores)), buffer_names
+        )
+
+    def text(self, value: Integer) -> str:
+        """An integer expression in this kernel's variables."""
+        return integer(value, self.symbols)
+
+    def factor(self, value: Integer) -> str:
+        """The same, in parentheses where it is more than a name or number."""
+        return factor(value, self.symbols)
+
+    def buffer(self, buffer: Buffer) -> str:
+        """The pointer's name."""
+        return self.buffer_names[buffer.name]
+
+    def address(self, load: Load, values: dict[Symbol, Integer] | None = None) -> str:
+        """The position of a load, in elements, with loop variables replaced by `values`.
+
+        Arguments may come with any strides, so theirs depends on whether all are packed.
+        """
+        offset = load.offset.substitute(values or {})
+        packed = self.text(offset)
+        if not _is_strided(load.buffer):
+            return packed
+        strides = f"{self.buffer(load.buffer)}_strides.at"
+        terms = []
+        for dim, coordinate in enumerate(load.coordinates):
+            moved = coordinate.substitute(values or {})
+            if moved.terms:
+                terms.append(f"{self.factor(moved)} * {strides}[{dim}]")
+        strided = " + ".join(terms) or "0"
+        return packed if strided == packed else f"packed ? {packed} : {strided}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The kernel's parameters: pointers read with their strides, pointers written, sizes."""
+        return (
+            *(p for b in self.loads for p in self._read_parameters(b)),
+            *(f"{storage_type(b.dtype)}* __restrict__ {self.buffer(b)}" for b in self.stores),
+            *(f"int64_t {size}" for size in self.sizes),
+        )
+
+    @property
+    def strided(self) -> tuple[Buffer, ...]:
+        """The buffers read that may come with any strides."""
+        return tuple(b for b in self.loads if _is_strided(b))
+
+    def _read_parameters(self, buffer: Buffer) -> tuple[str, ...]:
+        name = self.buffer(buffer)
+        pointer = f"const {storage_type(buffer.dtype)}* __restrict__ {name}"
+        if not _is_strided(buffer):
+            return (pointer,)
+        return (pointer, f"Strides<{buffer.type.rank}> {name}_strides")
+
+
+def stored_integers(stores: tuple[Store, ...]) -> tuple[Integer, ...]:
+    """The positions that stores write to."""
+    return tuple(store.position for store in stores)
+
+
+def _is_strided(buffer: Buffer) -> bool:
+    return buffer.role is BufferRole.ARGUMENT and buffer.type.rank > 0
+
+
+def _all_symbols(values: list[Integer]) -> set[Symbol]:
+    found: set[Symbol] = set()
+    pending = list(values)
+    while pending:
+        for symbol in pending.pop().symbols():
+            if symbol not in found:
+                found.add(symbol)
+                if symbol.extent is not None:
+                    pending.append(symbol.extent)
+    return found

@@ -1,0 +1,1 @@
+"""Which operations share a kernel, and how each kernel works."""

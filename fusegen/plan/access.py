@@ -1,0 +1,83 @@
+"""How an access moves through memory when a loop variable takes a step."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fusegen.ir.integers import ONE, Integer, Quotient, Remainder, Symbol, divide_exactly
+
+
+class Access(Enum):
+    """What neighbouring loop steps read or write."""
+
+    CONTIGUOUS = "neighbours"  # one wide access does for a whole vector
+    UNIFORM = "the same element"
+    SCATTERED = "elements apart"
+
+
+def access(position: Integer, step: Integer, vector: int, multiple: Integer = ONE) -> Access:
+    """How `position` moves over `vector` steps of the loop variable `step`, which starts at a
+    multiple of `vector`. `multiple` is a size known to be a multiple of `vector` too."""
+    (symbol,) = (s for s in step.symbols() if step == Integer((((s,), 1),)))
+    run = _run(position, symbol, vector, multiple)
+    if run is None:
+        return Access.SCATTERED
+    slope, aligned = run
+    if slope == 0:
+        return Access.UNIFORM
+    return Access.CONTIGUOUS if aligned else Access.SCATTERED
+
+
+def _run(value: Integer, symbol: Symbol, vector: int, multiple: Integer) -> tuple[int, bool] | None:
+    """The change a step (0 or 1), and whether the first value is a multiple of `vector`; None
+    where the steps are not even."""
+    slope, aligned = 0, True
+    for monomial, coefficient in value.terms:
+        term = Integer(((monomial, coefficient),))
+        if symbol not in term.symbols():
+            aligned = aligned and (
+                coefficient % vector == 0 or divide_exactly(term, multiple) is not None
+                if multiple != ONE
+                else coefficient % vector == 0
+            )
+            continue
+        if len(monomial) != 1:
+            inner = _constant_factor(term, symbol, vector, multiple)
+            if inner is None:
+                return None
+            aligned = aligned and inner
+            continue
+        run = _atom_run(monomial[0], symbol, vector, multiple)
+        if run is None or (run[0] and coefficient != 1):
+            return None
+        slope += run[0]
+        aligned = aligned and (run[1] or coefficient % vector == 0)
+    return (slope, aligned) if slope <= 1 else None
+
+
+def _constant_factor(term: Integer, symbol: Symbol, vector: int, multiple: Integer) -> bool | None:
+    """For a product of atoms that stays the same over the vector: whether it is aligned."""
+    ((monomial, coefficient),) = term.terms
+    for atom in monomial:
+        if symbol in Integer((((atom,), 1),)).symbols():
+            run = _atom_run(atom, symbol, vector, multiple)
+            if run is None or run[0]:
+                return None
+    return coefficient % vector == 0 or (
+        multiple != ONE and divide_exactly(term, multiple) is not None
+    )
+
+
+def _atom_run(
+    atom: Symbol | Quotient | Remainder, symbol: Symbol, vector: int, multiple: Integer
+) -> tuple[int, bool] | None:
+    if isinstance(atom, Symbol):
+        return 1, True
+    run = _run(atom.numerator, symbol, vector, multiple)
+    if run is None or symbol in atom.denominator.symbols():
+        return None
+    divisor = atom.denominator
+    even = (divisor.constant is not None and divisor.constant % vector == 0) or divisor == multiple
+    if not (run[1] and even):
+        return None if run[0] else (0, False)
+    return (0, False) if isinstance(atom, Quotient) else run

@@ -1,0 +1,81 @@
+"""Counts the bytes and operations of a kernel from its expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.plan.cost import SizeHints
+from fusegen.plan.expressions import (
+    Compute,
+    Expression,
+    Load,
+    PartialStates,
+    Reduced,
+    walk,
+)
+from fusegen.plan.kernels import Phase, RowProgram, Store
+
+
+@dataclass(frozen=True)
+class Work:
+    """Bytes read and written, and elementary operations."""
+
+    reads: int
+    writes: int
+    flops: int
+
+
+def store_bytes(stores: tuple[Store, ...], hints: SizeHints) -> int:
+    """The bytes that stores write: each fills its buffer."""
+    return sum(hints.value(store.buffer.bytes) for store in stores)
+
+
+def elementwise_work(stores: tuple[Store, ...], count: int, hints: SizeHints) -> Work:
+    """The work of a kernel that computes every store once for each of `count` elements."""
+    expressions = tuple(walk(tuple(store.value for store in stores)))
+    return Work(
+        _load_bytes(expressions, hints), store_bytes(stores, hints), count * _cost(expressions)
+    )
+
+
+def row_work(program: RowProgram, hints: SizeHints) -> Work:
+    """The work of a row program: values read from the row cache cost nothing."""
+    rows = hints.value(program.domain.rows)
+    count = rows * hints.value(program.domain.columns)
+    reads = flops = 0
+    writes = store_bytes(program.row_stores, hints)
+    for phase in program.phases:
+        expressions = phase_expressions(phase)
+        reads += _load_bytes(expressions, hints)
+        flops += count * (_cost(expressions) + 2 * len(phase.reductions))
+        writes += store_bytes(phase.stores, hints)
+    row_values = tuple(store.value for store in program.row_stores)
+    flops += rows * _cost(tuple(walk(row_values)))
+    states = sum(hints.value(state.buffer.bytes) for state in program.states)
+    return Work(reads, writes + states, flops)
+
+
+def phase_expressions(phase: Phase) -> tuple[Expression, ...]:
+    """What a phase computes for each column: not what it reads from the row cache, nor what
+    earlier phases reduced."""
+    stop = {kept.value for kept in phase.reads}
+    found: dict[Expression, None] = {}
+    roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
+    stack = [*reversed(roots)]
+    while stack:
+        expression = stack.pop()
+        if expression in found or expression in stop:
+            continue
+        found[expression] = None
+        if not isinstance(expression, Reduced):
+            stack.extend(reversed(expression.arguments))
+    return tuple(found)
+
+
+def _load_bytes(expressions: tuple[Expression, ...], hints: SizeHints) -> int:
+    buffers = {e.buffer for e in expressions if isinstance(e, (Load, PartialStates))}
+    return sum(hints.value(buffer.bytes) for buffer in buffers)
+
+
+def _cost(expressions: tuple[Expression, ...]) -> int:
+    return sum(e.operation.cost for e in expressions if isinstance(e, Compute))

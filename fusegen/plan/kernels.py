@@ -1,0 +1,277 @@
+"""Kernel plans: frozen descriptions of what each kernel computes and how, ready to be rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Node
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.cost import Cost
+from fusegen.plan.evaluate import Domain
+from fusegen.plan.expressions import Expression, Load, Reduced
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write `value` to `buffer` at its row-major `position`."""
+
+    buffer: Buffer
+    position: Integer
+    value: Expression
+
+
+@dataclass(frozen=True)
+class StateStore:
+    """Leave the state of a reduction in `buffer`, one for each row and part of a row.
+
+    The state at `row * parts + part` is that of `reduction` over the part's columns.
+    """
+
+    buffer: Buffer
+    reduction: Reduced
+    accumulator: DType
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value that one phase computes and later ones read: it stands in the row cache's `slot`."""
+
+    value: Expression
+    slot: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass over a row's columns.
+
+    For each column it reads `reads` from the row cache, computes, writes `writes` to the cache and
+    `stores` to memory, and feeds `reductions`, whose results exist once the phase has ended.
+    """
+
+    reductions: tuple[Reduced, ...]
+    reads: tuple[Kept, ...]
+    writes: tuple[Kept, ...]
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """What is done with each row: the phases, then one store of each of `row_stores` a row, or,
+    where a row is worked on in parts, the states that the parts leave.
+
+    `slots` are the types of the row cache's slots, each as wide as a row.
+    """
+
+    domain: Domain
+    phases: tuple[Phase, ...]
+    row_stores: tuple[Store, ...]
+    states: tuple[StateStore, ...] = ()
+    slots: tuple[DType, ...] = ()
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        stores = [s.buffer for phase in self.phases for s in phase.stores]
+        stores += [s.buffer for s in self.row_stores]
+        return (*stores, *(s.buffer for s in self.states))
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """What it computes: everything it reads hangs below these."""
+        stores = [s.value for phase in self.phases for s in phase.stores]
+        stores += [s.value for s in self.row_stores]
+        return (*stores, *(r for phase in self.phases for r in phase.reductions))
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What all kernel plans state.
+
+    `covers` are the graph nodes computed, `why` is the planner's reason for this kernel, and
+    `cost` what it moves and computes.
+    """
+
+    name: str
+    covers: tuple[Node, ...]
+    why: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class ElementwisePlan(KernelPlan):
+    """One thread for `vector` neighbouring elements of the `count` positions `index` runs over."""
+
+    index: Integer
+    count: Integer
+    stores: tuple[Store, ...]
+    vector: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return tuple(store.buffer for store in self.stores)
+
+
+class RowMapping(Enum):
+    """Which threads share a row."""
+
+    WARP = "a part of a warp a row"
+    BLOCK = "a block a row"
+    OUTER = "neighbouring threads on neighbouring rows"  # for columns that lie far apart
+
+
+@dataclass(frozen=True)
+class RowPlan(KernelPlan):
+    """Reductions along rows, with what comes before and after them.
+
+    `lanes` threads share a row and a block has `threads` of them; each handles `vector`
+    neighbouring columns at a time. With `parts` above 1, that many blocks share a row and leave
+    partial states, which a second kernel merges in a fixed order. `streaming` keeps nothing in the
+    row cache: it stands in where a row, whose length is known only at run time, does not fit.
+    """
+
+    program: RowProgram
+    streaming: RowProgram | None
+    mapping: RowMapping
+    lanes: int
+    threads: int
+    vector: int
+    parts: int = 1
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The block tile of a matrix product: `rows` x `columns` of the result, `depth` of K a step.
+
+    `used_columns` of the columns are kept: the largest multiple of the group size, where an
+    epilogue works on groups of columns.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    used_columns: int
+
+
+@dataclass(frozen=True)
+class ElementEpilogue:
+    """Each thread finishes the elements it accumulated, in registers."""
+
+    stores: tuple[Store, ...]
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return tuple(store.buffer for store in self.stores)
+
+
+@dataclass(frozen=True)
+class GroupEpilogue:
+    """The tile goes through shared memory; its rows are groups of `width` columns of the product,
+    each wholly inside one tile. `lanes` threads share a group."""
+
+    program: RowProgram
+    width: int
+    lanes: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
+
+
+@dataclass(frozen=True)
+class PartialEpilogue:
+    """The tile goes through shared memory and leaves, for each row, the states of reductions over
+    the tile's columns; the product itself is not stored."""
+
+    program: RowProgram
+    lanes: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
+
+
+Epilogue = ElementEpilogue | GroupEpilogue | PartialEpilogue
+
+
+@dataclass(frozen=True)
+class ProductAxes:
+    """The loop variables of a matrix product: batch, row, column and depth, over their sizes."""
+
+    batch: Integer
+    row: Integer
+    column: Integer
+    depth: Integer
+    batches: Integer
+    rows: Integer
+    columns: Integer
+    depths: Integer
+
+
+@dataclass(frozen=True)
+class ProductPlan(KernelPlan):
+    """A batched matrix product on a shared-memory tile, and what is done with each element.
+
+    `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
+    column); the flags tell whether neighbours in depth are neighbours in memory.
+    """
+
+    axes: ProductAxes
+    left: Load
+    right: Load
+    left_depth_contiguous: bool
+    right_depth_contiguous: bool
+    accumulator: DType
+    tile: Tile
+    epilogue: Epilogue
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.epilogue.written
+
+
+@dataclass(frozen=True)
+class LibraryPlan:
+    """One call of PyTorch's own kernel: `node` from the buffers `operands` to `result`."""
+
+    node: Node
+    operands: tuple[Buffer, ...]
+    result: Buffer
+    why: str
+    cost: Cost
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffer it fills."""
+        return (self.result,)
+
+
+Step = ElementwisePlan | RowPlan | ProductPlan | LibraryPlan
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """Everything one call of the module does: `steps` in order, from `arguments` to `results`.
+
+    `results` are the buffers behind the graph's roots, in their order. `workspaces` are allocated
+    for the call.
+    """
+
+    name: str
+    dtype: DType
+    arguments: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    workspaces: tuple[Buffer, ...]
+    steps: tuple[Step, ...]

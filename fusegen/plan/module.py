@@ -1,0 +1,99 @@
+"""The planner's entry: from a graph of primitive operations to the plan of the whole module."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, Placeholder, topological
+from fusegen.ops.record import Reshape
+from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.cost import H100, Device, SizeHints
+from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
+from fusegen.plan.partition import Part, partition
+
+# How many operations' names a kernel's name is made of.
+NAME_PARTS = 3
+
+
+def plan_module(
+    graph: Graph, dtype: DType, hints: SizeHints | None = None, device: Device = H100
+) -> ModulePlan:
+    """The plan for a decomposed graph whose roots are all distinct computed values.
+
+    `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
+    """
+    hints = hints or SizeHints()
+    buffers = _buffers(graph)
+    parts = partition(graph, Context(buffers, device, hints))
+    steps = _named(graph, parts)
+    arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))
+    results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)
+    written = dict.fromkeys(buffer for step in steps for buffer in step.written)
+    workspaces = tuple(buffer for buffer in written if buffer.role is BufferRole.WORKSPACE)
+    return ModulePlan(graph.name, dtype, arguments, results, workspaces, steps)
+
+
+def base(node: Node) -> Node:
+    """The value whose memory `node` is: reshapes of a contiguous value look at the same bytes."""
+    while isinstance(node.operation, Reshape):
+        (node,) = node.operands
+    return node
+
+
+def _buffers(graph: Graph) -> dict[Node, Buffer]:
+    """A buffer for every value that might stand in memory, with distinct C names."""
+    roots = {base(root): root for root in graph.roots}
+    taken: set[str] = set()
+    buffers: dict[Node, Buffer] = {}
+    for node in (*graph.inputs, *graph.tensors):
+        assert isinstance(node.operation, Placeholder)
+        name = _distinct(node.operation.path or node.name or "input", taken)
+        buffers[node] = Buffer(name, BufferRole.ARGUMENT, node.type)
+    returned = {o.node: o.name for o in graph.outputs}
+    for node in topological(graph.roots):
+        if isinstance(node.operation, COMPUTED):
+            root = roots.get(node)
+            role = BufferRole.WORKSPACE if root is None else BufferRole.RESULT
+            wanted = returned.get(root) if root is not None else None
+            name = _distinct(wanted or node.name or node.operation.name, taken)
+            buffers[node] = Buffer(name, role, node.type)
+    return buffers
+
+
+def _distinct(wanted: str, taken: set[str]) -> str:
+    stem = re.sub(r"\W", "_", wanted)
+    name, number = stem, 2
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _named(graph: Graph, parts: tuple[Part, ...]) -> tuple[Step, ...]:
+    """The steps of all groups, kernels named after what they compute."""
+    taken: set[str] = set()
+    steps: list[Step] = []
+    for part in parts:
+        stem = _stem(part.group)
+        for step in part.verdict.steps:
+            if isinstance(step, LibraryPlan):
+                steps.append(step)
+                continue
+            suffix = "" if len(part.verdict.steps) == 1 else _suffix(step)
+            steps.append(replace(step, name=_distinct(f"{stem}{suffix}", taken)))
+    return tuple(steps)
+
+
+def _suffix(step: Step) -> str:
+    if isinstance(step, ProductPlan) or (isinstance(step, RowPlan) and step.program.states):
+        return "_partial"
+    return "_finish"
+
+
+def _stem(group: Group) -> str:
+    named = [n.name for n in group.nodes if n.name and not isinstance(n.operation, Placeholder)]
+    names = list(dict.fromkeys(named)) or [group.nodes[0].operation.name]
+    return "_".join(re.sub(r"\W", "_", name) for name in names[:NAME_PARTS])

@@ -1,0 +1,211 @@
+"""Which operations share a kernel: groups grow where a strategy applies and the estimate falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.record import LibraryCall
+from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.plan.strategies import Verdict, judge
+
+
+@dataclass(frozen=True)
+class Part:
+    """One group of the final partition, with the plan chosen for it."""
+
+    group: Group
+    verdict: Verdict
+
+
+def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
+    """The graph's operations in groups, in an order in which they can run.
+
+    Operations join the groups of their producers one by one in topological order, then groups that
+    read the same memory join each other, each time only if the whole gets cheaper by the
+    strategies' estimates.
+    """
+    state = _Partition(_Dependencies.of(graph), context)
+    for node in state.dependencies.nodes:
+        state.add(node)
+    state.join_siblings()
+    return state.ordered()
+
+
+@dataclass(frozen=True)
+class _Dependencies:
+    """The graph as operations alone, views looked through: who uses whom, and what is returned."""
+
+    nodes: tuple[Node, ...]
+    producers: dict[Node, tuple[Node, ...]]
+    users: dict[Node, frozenset[Node]]
+    returned: frozenset[Node]
+
+    @staticmethod
+    def of(graph: Graph) -> _Dependencies:
+        order = topological(graph.roots)
+        bases: dict[Node, tuple[Node, ...]] = {}
+        for node in order:
+            if isinstance(node.operation, COMPUTED):
+                bases[node] = (node,)
+            else:
+                below = [base for operand in node.operands for base in bases[operand]]
+                bases[node] = tuple(dict.fromkeys(below))
+        nodes = tuple(node for node in order if isinstance(node.operation, COMPUTED))
+        producers = {
+            node: tuple(dict.fromkeys(b for operand in node.operands for b in bases[operand]))
+            for node in nodes
+        }
+        users: dict[Node, set[Node]] = {node: set() for node in nodes}
+        for node, sources in producers.items():
+            for producer in sources:
+                users[producer].add(node)
+        returned = frozenset(base for root in graph.roots for base in bases[root])
+        return _Dependencies(
+            nodes, producers, {n: frozenset(u) for n, u in users.items()}, returned
+        )
+
+
+@dataclass
+class _Partition:
+    dependencies: _Dependencies
+    context: Context
+    groups: dict[int, Part] = field(default_factory=dict)
+    group_of: dict[Node, int] = field(default_factory=dict)
+    rank: dict[Node, int] = field(default_factory=dict)
+
+    def add(self, node: Node) -> None:
+        """A group for `node`, then joined with those of its producers as far as that pays."""
+        self.rank[node] = len(self.rank)
+        own = self.rank[node]
+        self.groups[own] = Part(self._group((node,)), self._judge((node,)))
+        self.group_of[node] = own
+        if isinstance(node.operation, LibraryCall):
+            return
+        producers = self.dependencies.producers[node]
+        candidates = list(dict.fromkeys(self.group_of[p] for p in producers))
+        size = {key: self._bytes(key) for key in candidates}
+        candidates.sort(key=lambda key: -size[key])
+        if len(candidates) > 1 and self._try(frozenset((own, *candidates))):
+            return
+        for key in candidates:
+            self._try(frozenset((self.group_of[node], key)))
+
+    def join_siblings(self) -> None:
+        """Join groups that read the same values, while any such pair gets cheaper together."""
+        tried: set[frozenset[int]] = set()
+        changed = True
+        while changed:
+            changed = False
+            for pair in self._sharing():
+                if pair not in tried:
+                    tried.add(pair)
+                    if self._try(pair):
+                        changed = True
+                        break
+
+    def ordered(self) -> tuple[Part, ...]:
+        """The groups in an order in which each runs after those it reads from."""
+        done: dict[int, None] = {}
+
+        def visit(key: int) -> None:
+            if key not in done:
+                for below in sorted(self._below(key)):
+                    visit(below)
+                done[key] = None
+
+        for key in sorted(self.groups):
+            visit(key)
+        return tuple(self.groups[key] for key in done)
+
+    def _group(self, nodes: tuple[Node, ...]) -> Group:
+        inside = set(nodes)
+        results = tuple(
+            node
+            for node in nodes
+            if node in self.dependencies.returned or self.dependencies.users[node] - inside
+        )
+        return Group(nodes, results)
+
+    def _judge(self, nodes: tuple[Node, ...]) -> Verdict:
+        return judge(self._group(nodes), self.context)
+
+    def _try(self, keys: frozenset[int]) -> bool:
+        """Join groups if one kernel plan does them all, in less time than apart."""
+        if len(keys) < 2 or self._cyclic(keys):
+            return False
+        nodes = tuple(
+            sorted((n for k in keys for n in self.groups[k].group.nodes), key=self.rank.__getitem__)
+        )
+        if any(isinstance(n.operation, LibraryCall) for n in nodes):
+            return False
+        group = self._group(nodes)
+        verdict = judge(group, self.context)
+        apart = sum(self.groups[k].verdict.seconds for k in keys)
+        if not verdict.steps or verdict.seconds >= apart:
+            return False
+        target = min(keys)
+        for key in keys:
+            del self.groups[key]
+        self.groups[target] = Part(group, verdict)
+        for node in nodes:
+            self.group_of[node] = target
+        return True
+
+    def _below(self, key: int) -> set[int]:
+        """The groups a group reads from."""
+        found = {
+            self.group_of[p]
+            for node in self.groups[key].group.nodes
+            for p in self.dependencies.producers[node]
+        }
+        return found - {key}
+
+    def _cyclic(self, keys: frozenset[int]) -> bool:
+        """Whether something outside would have to run both after and before the joined group."""
+        stack = [below for key in keys for below in self._below(key) if below not in keys]
+        seen: set[int] = set()
+        while stack:
+            key = stack.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            for below in self._below(key):
+                if below in keys:
+                    return True
+                stack.append(below)
+        return False
+
+    def _bytes(self, key: int) -> int:
+        hints = self.context.hints
+        results = self.groups[key].group.results
+        return sum(hints.value(self.context.buffers[r].bytes) for r in results)
+
+    def _sharing(self) -> list[frozenset[int]]:
+        readers: dict[Node, list[int]] = {}
+        for key, part in self.groups.items():
+            sources = {
+                source for node in part.group.nodes for source in _sources(node, self.group_of)
+            }
+            for source in sources:
+                if self.group_of.get(source) != key:
+                    readers.setdefault(source, []).append(key)
+        pairs: dict[frozenset[int], None] = {}
+        for keys in readers.values():
+            for i, first in enumerate(sorted(keys)):
+                for second in sorted(keys)[i + 1 :]:
+                    pairs[frozenset((first, second))] = None
+        return sorted(pairs, key=sorted)
+
+
+def _sources(node: Node, computed: dict[Node, int]) -> set[Node]:
+    """The values in memory, computed or handed in, that an operation reads through views."""
+    found: set[Node] = set()
+    stack = list(node.operands)
+    while stack:
+        operand = stack.pop()
+        if operand in computed or not operand.operands:
+            found.add(operand)
+        else:
+            stack.extend(operand.operands)
+    return found

@@ -1,0 +1,59 @@
+"""The ways to make kernels of a group of operations, in order of priority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fusegen.plan.evaluate import NotInKernel
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels import Step
+from fusegen.plan.strategies import elementwise, library, product, rows
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A named way to plan a group: `plan` gives the steps, in order, or raises `NotApplicable`."""
+
+    name: str
+    plan: Callable[[Group, Context], tuple[Step, ...]]
+
+
+STRATEGIES = (
+    Strategy("library call", library.plan),
+    Strategy("product with elementwise epilogue", product.plan_elements),
+    Strategy("product with groups inside the tile", product.plan_groups),
+    Strategy("product with partial row reductions", product.plan_partials),
+    Strategy("elementwise", elementwise.plan),
+    Strategy("rows in one kernel", rows.plan),
+    Strategy("rows split across blocks", rows.plan_split),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the strategies say of a group: the best one's steps (none if none applies), and why
+    the others do not do it."""
+
+    steps: tuple[Step, ...]
+    strategy: str
+    seconds: float
+    refusals: tuple[tuple[str, str], ...]
+
+
+def judge(group: Group, context: Context) -> Verdict:
+    """The cheapest plan of a group by the device's rates; of equals, the first in the table."""
+    best: Verdict | None = None
+    refusals: list[tuple[str, str]] = []
+    for strategy in STRATEGIES:
+        try:
+            steps = strategy.plan(group, context)
+        except (NotApplicable, NotInKernel) as refusal:
+            refusals.append((strategy.name, str(refusal)))
+            continue
+        seconds = sum(step.cost.estimate(context.device) for step in steps)
+        if best is None or seconds < best.seconds:
+            best = Verdict(steps, strategy.name, seconds, ())
+    if best is None:
+        return Verdict((), "", float("inf"), tuple(refusals))
+    return Verdict(best.steps, best.strategy, best.seconds, tuple(refusals))

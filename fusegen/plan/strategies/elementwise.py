@@ -1,0 +1,45 @@
+"""Elementwise kernels: every result has the same number of elements, each computed on its own."""
+
+from __future__ import annotations
+
+from fusegen.ir.integers import Integer
+from fusegen.ops.record import Concatenation, Pointwise
+from fusegen.plan.accounting import elementwise_work
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.cost import Cost
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels import ElementwisePlan, Store
+from fusegen.plan.phases import loads_of
+
+# The widest access the device makes, in bytes, and the most elements worth handling together.
+ACCESS_BYTES = 16
+MOST_ELEMENTS = 8
+
+
+def plan(group: Group, context: Context) -> tuple[ElementwisePlan, ...]:
+    """One thread for a few neighbouring elements of all results."""
+    if any(not isinstance(n.operation, (Pointwise, Concatenation)) for n in group.nodes):
+        raise NotApplicable("something in the group is not elementwise")
+    count = group.results[0].type.count
+    if any(result.type.count != count for result in group.results):
+        raise NotApplicable("the results have different numbers of elements")
+    index = Integer.symbol("index", count)
+    evaluator = context.evaluator(group)
+    stores = tuple(
+        Store(context.buffers[r], index, evaluator.at(r, unflatten(index, r.shape)))
+        for r in group.results
+    )
+    hints = context.hints
+    work = elementwise_work(stores, hints.value(count), hints)
+    cost = Cost(work.reads, work.writes, work.flops)
+    why = "elementwise: each element is read once and written once"
+    return (
+        ElementwisePlan("", group.nodes, why, cost, index, count, stores, vector_width(stores)),
+    )
+
+
+def vector_width(stores: tuple[Store, ...]) -> int:
+    """Elements for one wide access of the narrowest type that is read or written."""
+    loads = loads_of(tuple(store.value for store in stores))
+    sizes = [s.buffer.dtype.itemsize for s in stores] + [x.buffer.dtype.itemsize for x in loads]
+    return min(ACCESS_BYTES // min(sizes, default=ACCESS_BYTES), MOST_ELEMENTS)

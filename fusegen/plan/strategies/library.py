@@ -1,0 +1,27 @@
+"""Operations that PyTorch's own kernels do."""
+
+from __future__ import annotations
+
+from fusegen.ops.record import LibraryCall
+from fusegen.plan.cost import Cost
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels import LibraryPlan
+
+
+def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
+    """One call for the one operation; its operands stand in memory."""
+    calls = group.having(LibraryCall)
+    if not calls:
+        raise NotApplicable("no operation is left to a library")
+    if len(group.nodes) > 1:
+        raise NotApplicable("a library's kernel takes nothing else in")
+    (node,) = calls
+    operands = tuple(context.buffers[operand] for operand in node.operands)
+    hints = context.hints
+    cost = Cost(
+        reads=sum(hints.value(buffer.bytes) for buffer in operands),
+        writes=hints.value(context.buffers[node].bytes),
+        flops=0,
+    )
+    why = f"{node.operation.name} is left to PyTorch's own kernel, which fusegen does not rewrite"
+    return (LibraryPlan(node, operands, context.buffers[node], why, cost),)

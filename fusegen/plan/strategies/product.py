@@ -1,0 +1,205 @@
+"""Matrix products, and what is done with their elements before they leave the chip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fusegen.ir.graph import Node
+from fusegen.ir.integers import Integer
+from fusegen.ir.integers import product as product_of
+from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
+from fusegen.plan.access import Access, access
+from fusegen.plan.accounting import Work, elementwise_work, row_work
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.cost import Cost
+from fusegen.plan.evaluate import Domain, Evaluator
+from fusegen.plan.expressions import Accumulator, Load
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels import (
+    ElementEpilogue,
+    Epilogue,
+    GroupEpilogue,
+    PartialEpilogue,
+    ProductAxes,
+    ProductPlan,
+    Step,
+    Store,
+    Tile,
+)
+from fusegen.plan.phases import build_program
+from fusegen.plan.strategies.rows import (
+    finish,
+    reduced_by_node,
+    state_stores,
+    stores_of,
+)
+
+TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
+# Groups wider than the narrow tile get this one, if they fit.
+WIDE_COLUMNS = 128
+WARP = 32
+
+
+def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
+    """Each element is finished in the registers it was accumulated in."""
+    node = _product_of(group)
+    if group.having(Reduction):
+        raise NotApplicable("the epilogue has a reduction")
+    axes = _axes(node)
+    position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
+    evaluator = _evaluator(group, context, node, position, None)
+    stores = []
+    for result in group.results:
+        if result.type.count != node.type.count:
+            raise NotApplicable("a result has not one element for each of the product's")
+        value = evaluator.at(result, unflatten(position, result.shape))
+        stores.append(Store(context.buffers[result], position, value))
+    count = context.hints.value(node.type.count)
+    work = elementwise_work(tuple(stores), count, context.hints)
+    why = "the product's elements are finished in registers and stored once"
+    return (_plan(group, context, node, TILE, ElementEpilogue(tuple(stores)), work, why),)
+
+
+def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
+    """Reductions over groups of neighbouring columns that lie inside one tile."""
+    node = _product_of(group)
+    reductions = group.having(Reduction)
+    if not reductions:
+        raise NotApplicable("nothing is reduced")
+    columns = node.shape[-1].constant
+    groups = product_of(reductions[0].shape)
+    width = (node.type.count // groups).constant
+    if columns is None or width is None or groups * width != node.type.count:
+        raise NotApplicable("the reduced groups do not divide the product's columns")
+    if columns % width or width > WIDE_COLUMNS:
+        raise NotApplicable(f"groups of {width} columns do not fit into a tile")
+    tile_columns = TILE.columns if width <= TILE.columns else WIDE_COLUMNS
+    tile = replace(TILE, columns=tile_columns, used_columns=tile_columns // width * width)
+    domain = Domain.of(groups, Integer.of(width))
+    position = domain.row * width + domain.column
+    evaluator = _evaluator(group, context, node, position, domain)
+    elements, rows = stores_of(group, context, evaluator)
+    source = evaluator.expressions.intern(Accumulator(node.dtype, "accumulator"))
+    program = build_program(domain, elements, rows, (), keep=True, source=source)
+    lanes = min(WARP, 1 << max(width - 1, 0).bit_length())
+    epilogue = GroupEpilogue(program, width, lanes)
+    work = row_work(program, context.hints)
+    why = (
+        f"groups of {width} columns lie inside a tile of {tile.used_columns}, so their statistics "
+        "need no memory traffic and the product is not stored"
+    )
+    return (_plan(group, context, node, tile, epilogue, work, why),)
+
+
+def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
+    """Reductions over all columns: each tile leaves states, and a small kernel merges them."""
+    node = _product_of(group)
+    if not group.having(Reduction):
+        raise NotApplicable("nothing is reduced")
+    if any(result.type.count == node.type.count for result in group.results):
+        raise NotApplicable(
+            "the product's elements are needed elsewhere, so they are stored anyway"
+        )
+    columns = node.shape[-1]
+    domain = Domain.of(product_of(node.shape[:-1]), columns)
+    evaluator = _evaluator(
+        group, context, node, domain.row * columns + domain.column, domain, two_pass=False
+    )
+    stores_of(group, context, evaluator)  # refuses results that are not one a row
+    reductions = reduced_by_node(group, evaluator)
+    parts = (columns + (TILE.columns - 1)) // TILE.columns
+    states = state_stores(reductions, domain, parts)
+    source = evaluator.expressions.intern(Accumulator(node.dtype, "accumulator"))
+    program = build_program(domain, (), (), tuple(reductions.values()), keep=True, source=source)
+    if len(program.phases) != 1:
+        raise NotApplicable("a reduction needs the result of another one over the same row")
+    program = replace(program, states=tuple(dict.fromkeys(states.values())))
+    work = row_work(program, context.hints)
+    why = "each tile leaves one small state a row, so the product never reaches memory"
+    first = _plan(group, context, node, TILE, PartialEpilogue(program, WARP), work, why)
+    return (first, finish(group, context, states, domain, parts))
+
+
+def _product_of(group: Group) -> Node:
+    products = group.having(Product)
+    if len(products) != 1:
+        raise NotApplicable("the group has not exactly one matrix product")
+    if group.having(LibraryCall):
+        raise NotApplicable("the group has a library call")
+    others = [n for n in group.nodes if n is not products[0]]
+    if any(not isinstance(n.operation, (Pointwise, Reduction, Concatenation)) for n in others):
+        raise NotApplicable("the epilogue has something else than elementwise and reductions")
+    return products[0]
+
+
+def _axes(node: Node) -> ProductAxes:
+    batches = product_of(node.shape[:-2])
+    rows, columns = node.shape[-2:]
+    depths = node.operands[0].shape[-1]
+    return ProductAxes(
+        Integer.symbol("batch_index", batches),
+        Integer.symbol("row", rows),
+        Integer.symbol("column", columns),
+        Integer.symbol("depth", depths),
+        batches,
+        rows,
+        columns,
+        depths,
+    )
+
+
+def _evaluator(
+    group: Group,
+    context: Context,
+    node: Node,
+    position: Integer,
+    domain: Domain | None,
+    *,
+    two_pass: bool = True,
+) -> Evaluator:
+    """An evaluator whose thread holds the product's element at the row-major `position`."""
+    evaluator = context.evaluator(group, domain=domain, two_pass=two_pass)
+    return replace(evaluator, product=node, product_at=unflatten(position, node.shape))
+
+
+def _operand(group: Group, context: Context, operand: Node, at: tuple[Integer, ...]) -> Load:
+    value = context.evaluator(group).at(operand, at)
+    if not isinstance(value, Load):
+        raise NotApplicable("an operand would be computed again for each tile that reads it")
+    return value
+
+
+def _plan(
+    group: Group,
+    context: Context,
+    node: Node,
+    tile: Tile,
+    epilogue: Epilogue,
+    work: Work,
+    why: str,
+) -> ProductPlan:
+    axes = _axes(node)
+    batch = unflatten(axes.batch, node.shape[:-2])
+    left = _operand(group, context, node.operands[0], (*batch, axes.row, axes.depth))
+    right = _operand(group, context, node.operands[1], (*batch, axes.depth, axes.column))
+    hints = context.hints
+    cost = Cost(
+        work.reads + hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes),
+        work.writes,
+        work.flops,
+        product_flops=2 * hints.value(node.type.count * axes.depths),
+    )
+    return ProductPlan(
+        "",
+        group.nodes,
+        why,
+        cost,
+        axes,
+        left,
+        right,
+        access(left.offset, axes.depth, 1) is Access.CONTIGUOUS,
+        access(right.offset, axes.depth, 1) is Access.CONTIGUOUS,
+        node.dtype.compute,
+        tile,
+        epilogue,
+    )
