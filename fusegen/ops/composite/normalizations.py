@@ -28,13 +28,9 @@ from fusegen.ops.parameters import (
 )
 from fusegen.ops.record import OperationError
 
-# The distance from 1 to the next number, which PyTorch's RMS norm takes where no eps is given.
-_EPSILON = {
-    DType.FLOAT16: 2.0**-10,
-    DType.BFLOAT16: 2.0**-7,
-    DType.FLOAT32: 2.0**-23,
-    DType.FLOAT64: 2.0**-52,
-}
+# The distance from 1 to the next number of the compute type, which PyTorch's RMS norm takes where no
+# eps is given.
+_EPSILON = {DType.FLOAT32: 2.0**-23, DType.FLOAT64: 2.0**-52}
 
 
 def _shifted(operands: tuple[Node, ...], attributes: Attributes) -> tuple[Node, int, DType]:
@@ -154,8 +150,8 @@ def _rms_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     _require_dtype(x, weight=weight)
     dims = _trailing_dims(x, attributes)
     _require_shape(x.shape[dims[0] :], weight=weight)
-    eps = _EPSILON[x.dtype] if attributes["eps"] is None else attributes.number("eps")
     wide = build.to_compute(x)
+    eps = _EPSILON[wide.dtype] if attributes["eps"] is None else attributes.number("eps")
     mean_square = build.mean(build.square(wide), dims, keepdim=True)
     normal = build.mul(wide, build.rsqrt(build.add(mean_square, eps)))
     return build.cast(_affine(normal, weight, None), x.dtype)

@@ -7,10 +7,12 @@ from fusegen.ops.pointwise.define import unary
 from fusegen.ops.record import Pointwise
 
 
-def _transcendental(name: str, summary: str, cost: int = 10) -> Pointwise:
+def _transcendental(
+    name: str, summary: str, cost: int = 10, device_name: str | None = None
+) -> Pointwise:
     return unary(
         name,
-        f"fusegen::{name}({{input}})",
+        f"fusegen::{device_name or name}({{input}})",
         f"torch.{name}({{input}})",
         summary,
         cost=cost,
@@ -28,10 +30,10 @@ def _rounding(name: str, summary: str) -> Pointwise:
     )
 
 
-EXP = _transcendental("exp", "The exponential.")
+EXP = _transcendental("exp", "The exponential.", device_name="exponential")
 EXP2 = _transcendental("exp2", "2 to the power of `input`.")
 EXPM1 = _transcendental("expm1", "`exp(input) - 1`, accurate near 0.", cost=15)
-LOG = _transcendental("log", "The natural logarithm.")
+LOG = _transcendental("log", "The natural logarithm.", device_name="logarithm")
 LOG1P = _transcendental("log1p", "`log(1 + input)`, accurate near 0.", cost=15)
 LOG2 = _transcendental("log2", "The logarithm to base 2.")
 LOG10 = _transcendental("log10", "The logarithm to base 10.")

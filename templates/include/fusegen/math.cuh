@@ -1,0 +1,375 @@
+// The functions that the operations' expressions call, on float, double, integers and bool.
+//
+// Special values are as in PyTorch: NaN goes through every function of floating-point numbers but
+// `sign`, and formulas are chosen so that no intermediate overflows or cancels.
+#pragma once
+
+#include <math.h>
+
+#include "device.cuh"
+#include "dtypes.cuh"
+
+namespace fusegen {
+
+// CUDA's accurate functions under one name for both floating-point types.
+#define FUSEGEN_MATH_FUNCTION(name, on_float, on_double)                                \
+    __device__ __forceinline__ float name(float x) { return ::on_float(x); }            \
+    __device__ __forceinline__ double name(double x) { return ::on_double(x); }
+
+FUSEGEN_MATH_FUNCTION(exponential, expf, exp)
+FUSEGEN_MATH_FUNCTION(exp2, exp2f, exp2)
+FUSEGEN_MATH_FUNCTION(expm1, expm1f, expm1)
+FUSEGEN_MATH_FUNCTION(logarithm, logf, log)
+FUSEGEN_MATH_FUNCTION(log1p, log1pf, log1p)
+FUSEGEN_MATH_FUNCTION(log2, log2f, log2)
+FUSEGEN_MATH_FUNCTION(log10, log10f, log10)
+FUSEGEN_MATH_FUNCTION(sin, sinf, sin)
+FUSEGEN_MATH_FUNCTION(cos, cosf, cos)
+FUSEGEN_MATH_FUNCTION(tan, tanf, tan)
+FUSEGEN_MATH_FUNCTION(tanh, tanhf, tanh)
+FUSEGEN_MATH_FUNCTION(erf, erff, erf)
+FUSEGEN_MATH_FUNCTION(erfc, erfcf, erfc)
+FUSEGEN_MATH_FUNCTION(sqrt, sqrtf, sqrt)
+FUSEGEN_MATH_FUNCTION(rsqrt, rsqrtf, rsqrt)
+
+#undef FUSEGEN_MATH_FUNCTION
+
+// A value as if it were stored in another element type: rounded to it, then in the type that
+// arithmetic on it is done in.
+template <class To, class From>
+__device__ __forceinline__ auto cast(From x) {
+    if constexpr (is_16_bit_float<To>) {
+        return to_float(convert<To>(x));
+    } else {
+        return convert<To>(x);
+    }
+}
+
+template <class T>
+__device__ __forceinline__ bool is_nan(T x) {
+    if constexpr (std::is_floating_point<T>::value) {
+        return x != x;
+    } else {
+        return false;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ bool is_negative(T x) {
+    if constexpr (std::is_unsigned<T>::value) {  // bool too
+        return false;
+    } else {
+        return x < T(0);
+    }
+}
+
+template <class T>
+__device__ __forceinline__ T absolute(T x) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::fabsf(x);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::fabs(x);
+    } else {
+        return is_negative(x) ? T(-x) : x;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ bool is_infinite(T x) {
+    if constexpr (std::is_floating_point<T>::value) {
+        return absolute(x) == T(INFINITY);
+    } else {
+        return false;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ bool is_finite(T x) {
+    if constexpr (std::is_floating_point<T>::value) {
+        return absolute(x) < T(INFINITY);
+    } else {
+        return true;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ T maximum(T a, T b) {
+    return a > b || is_nan(a) ? a : b;
+}
+
+template <class T>
+__device__ __forceinline__ T minimum(T a, T b) {
+    return a < b || is_nan(a) ? a : b;
+}
+
+// 0 for NaN.
+template <class T>
+__device__ __forceinline__ T sign(T x) {
+    return is_negative(x) ? T(-1) : T(x > T(0));
+}
+
+template <class T>
+__device__ __forceinline__ T square(T x) {
+    return T(x * x);
+}
+
+template <class T>
+__device__ __forceinline__ T bitwise_not(T x) {
+    if constexpr (std::is_same<T, bool>::value) {
+        return !x;
+    } else {
+        return T(~x);
+    }
+}
+
+// Rounding leaves integers as they are.
+template <class T>
+__device__ __forceinline__ T floor(T x) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::floorf(x);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::floor(x);
+    } else {
+        return x;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ T ceil(T x) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::ceilf(x);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::ceil(x);
+    } else {
+        return x;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ T trunc(T x) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::truncf(x);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::trunc(x);
+    } else {
+        return x;
+    }
+}
+
+// Halves go to the even neighbour.
+template <class T>
+__device__ __forceinline__ T round(T x) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::rintf(x);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::rint(x);
+    } else {
+        return x;
+    }
+}
+
+// Exact: the remainder of a division rounded towards zero.
+__device__ __forceinline__ float truncated_remainder(float a, float b) { return ::fmodf(a, b); }
+__device__ __forceinline__ double truncated_remainder(double a, double b) { return ::fmod(a, b); }
+
+// Integers divided by 0 give 0, where the hardware leaves it open.
+template <class T>
+__device__ __forceinline__ T truncate_divide(T a, T b) {
+    if constexpr (std::is_floating_point<T>::value) {
+        return trunc(a / b);
+    } else {
+        if (b == T(0)) {
+            return T(0);
+        }
+        if constexpr (std::is_signed<T>::value) {
+            if (b == T(-1)) {  // the least integer has no opposite
+                return T(0 - static_cast<std::make_unsigned_t<T>>(a));
+            }
+        }
+        return T(a / b);
+    }
+}
+
+// The remainder has the sign of the divisor, as in Python.
+template <class T>
+__device__ __forceinline__ T remainder(T a, T b) {
+    if constexpr (std::is_floating_point<T>::value) {
+        const T rest = truncated_remainder(a, b);
+        return rest != T(0) && is_negative(b) != is_negative(rest) ? rest + b : rest;
+    } else {
+        const T rest = T(a - T(truncate_divide(a, b) * b));
+        return rest != T(0) && is_negative(b) != is_negative(rest) ? T(rest + b) : rest;
+    }
+}
+
+// As Python's //: exact where the rounded quotient would cross an integer.
+template <class T>
+__device__ __forceinline__ T floor_divide(T a, T b) {
+    if constexpr (std::is_floating_point<T>::value) {
+        if (b == T(0)) {
+            return a / b;
+        }
+        const T rest = truncated_remainder(a, b);
+        T quotient = (a - rest) / b;
+        if (rest != T(0) && is_negative(b) != is_negative(rest)) {
+            quotient -= T(1);
+        }
+        if (quotient == T(0)) {
+            return is_negative(a) != is_negative(b) ? -T(0) : T(0);
+        }
+        const T whole = floor(quotient);
+        return quotient - whole > T(0.5) ? whole + T(1) : whole;
+    } else {
+        const T quotient = truncate_divide(a, b);
+        const T rest = T(a - T(quotient * b));
+        return rest != T(0) && is_negative(b) != is_negative(rest) ? T(quotient - 1) : quotient;
+    }
+}
+
+// Integers by repeated squaring, wrapping around; a negative exponent leaves only powers of 1 and
+// -1 different from 0.
+template <class T>
+__device__ __forceinline__ T power(T base, T exponent) {
+    if constexpr (std::is_same<T, float>::value) {
+        return ::powf(base, exponent);
+    } else if constexpr (std::is_same<T, double>::value) {
+        return ::pow(base, exponent);
+    } else {
+        if (is_negative(exponent)) {
+            const T odd_power = exponent % T(2) == T(0) ? T(1) : T(-1);
+            return base == T(1) ? T(1) : base == T(-1) ? odd_power : T(0);
+        }
+        uint64_t result = 1;
+        uint64_t factor = static_cast<uint64_t>(base);
+        for (; exponent != T(0); exponent = T(exponent / 2)) {
+            if (exponent % T(2) != T(0)) {
+                result *= factor;
+            }
+            factor *= factor;
+        }
+        return static_cast<T>(result);
+    }
+}
+
+// By exp(-|x|), which cannot overflow and keeps the small values of the left tail.
+template <class T>
+__device__ __forceinline__ T sigmoid(T x) {
+    const T small = exponential(-absolute(x));
+    return (is_negative(x) ? small : T(1)) / (T(1) + small);
+}
+
+template <class T>
+__device__ __forceinline__ T logsigmoid(T x) {
+    return minimum(x, T(0)) - log1p(exponential(-absolute(x)));
+}
+
+template <class T>
+__device__ __forceinline__ T relu(T x) {
+    return is_negative(x) ? T(0) : x;
+}
+
+template <class T>
+__device__ __forceinline__ T hardtanh(T x, T least, T greatest) {
+    return x < least ? least : x > greatest ? greatest : x;
+}
+
+template <class T>
+__device__ __forceinline__ T relu6(T x) {
+    return hardtanh(x, T(0), T(6));
+}
+
+template <class T>
+__device__ __forceinline__ T leaky_relu(T x, T negative_slope) {
+    return x > T(0) ? x : x * negative_slope;
+}
+
+template <class T>
+__device__ __forceinline__ T elu(T x, T alpha) {
+    return x > T(0) ? x : alpha * expm1(x);
+}
+
+// The constants of Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+template <class T>
+__device__ __forceinline__ T selu(T x) {
+    return T(1.0507009873554804934193349852946) * elu(x, T(1.6732632423543772848170429916717));
+}
+
+template <class T>
+__device__ __forceinline__ T celu(T x, T alpha) {
+    return x > T(0) ? x : alpha * expm1(x / alpha);
+}
+
+// By erfc, which keeps the digits that 1 + erf cancels where x is negative.
+template <class T>
+__device__ __forceinline__ T gelu_none(T x) {
+    const T sqrt_half = T(0.70710678118654752440084436210485);
+    return T(0.5) * x * erfc(-x * sqrt_half);
+}
+
+// (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel where u is negative.
+template <class T>
+__device__ __forceinline__ T gelu_tanh(T x) {
+    const T sqrt_2_by_pi = T(0.79788456080286535587989211986876);
+    const T inner = sqrt_2_by_pi * (x + T(0.044715) * x * x * x);
+    return x * sigmoid(T(2) * inner);
+}
+
+template <class T>
+__device__ __forceinline__ T silu(T x) {
+    return x * sigmoid(x);
+}
+
+template <class T>
+__device__ __forceinline__ T softplus(T x, T beta, T threshold) {
+    const T scaled = x * beta;
+    return scaled > threshold ? x : log1p(exponential(scaled)) / beta;
+}
+
+// tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2); above 20 it is 1 to double precision.
+template <class T>
+__device__ __forceinline__ T mish(T x) {
+    if (x > T(20)) {
+        return x;
+    }
+    const T power = exponential(x);
+    const T part = power * (power + T(2));
+    return x * (part / (part + T(2)));
+}
+
+template <class T>
+__device__ __forceinline__ T softsign(T x) {
+    return x / (T(1) + absolute(x));
+}
+
+// The product with 0 keeps NaN.
+template <class T>
+__device__ __forceinline__ T softshrink(T x, T lambd) {
+    return x > lambd ? x - lambd : x < -lambd ? x + lambd : x * T(0);
+}
+
+template <class T>
+__device__ __forceinline__ T hardshrink(T x, T lambd) {
+    return x >= -lambd && x <= lambd ? T(0) : x;
+}
+
+template <class T>
+__device__ __forceinline__ T tanhshrink(T x) {
+    return x - tanh(x);
+}
+
+template <class T>
+__device__ __forceinline__ T threshold(T x, T threshold, T value) {
+    return x <= threshold ? value : x;
+}
+
+template <class T>
+__device__ __forceinline__ T hardsigmoid(T x) {
+    return relu6(x + T(3)) / T(6);
+}
+
+template <class T>
+__device__ __forceinline__ T hardswish(T x) {
+    return x * relu6(x + T(3)) / T(6);
+}
+
+}  // namespace fusegen
