@@ -83,7 +83,7 @@ def link_flags() -> tuple[str, ...]:
 
 def runtime_compile_flags() -> tuple[str, ...]:
     """Flags for g++ to compile one runtime source (`g++ FLAGS -c barrier.cpp -o barrier.o`)."""
-    return ("-std=c++20", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", "-Wextra")
+    return ("-std=c++20", "-O3", "-g1", "-fPIC", "-pthread", "-Wall", "-Wextra")
 
 
 def runtime_link_flags() -> tuple[str, ...]:

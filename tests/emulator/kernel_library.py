@@ -71,7 +71,7 @@ class Kernel:
         self._library = ctypes.CDLL(str(path))
         self._library.fusegen_error_text.restype = ctypes.c_char_p
 
-    def __call__(self, *arguments: object, entry: str = "run") -> str | None:
+    def __call__(self, *arguments: np.ndarray | int, entry: str = "run") -> str | None:
         """Launch; the report of a fault, or None."""
         code = getattr(self._library, entry)(
             *(

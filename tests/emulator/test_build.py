@@ -75,7 +75,7 @@ def test_portable_switch_between_fibers(tmp_path: Path) -> None:
     # The way taken on processors without a hand-written switch, in a process of its own.
     runtime = build_runtime(tmp_path / "runtime.so", "-DFUSEGEN_EMULATOR_PORTABLE_SWITCH")
     kernel = build_kernel(tmp_path / "kernel.so", "block_votes", None, check=False)
-    command = [sys.executable, "-c", LAUNCH_IN_A_NEW_PROCESS, runtime, kernel]
+    command = [sys.executable, "-c", LAUNCH_IN_A_NEW_PROCESS, str(runtime), str(kernel)]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

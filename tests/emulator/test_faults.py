@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -214,3 +215,40 @@ def test_misaligned_vector_access(
     assert report is not None
     assert "misaligned: an access of 16 bytes" in report
     assert fault_place("reverse_rows", "MISALIGNED") in report
+
+
+@pytest.mark.parametrize(
+    ("choice", "fault", "says"),
+    [
+        (0, "UNMAPPED_READ", "crashed at"),
+        (1, "DIVISION_BY_ZERO", "divides an integer by zero at"),
+    ],
+)
+def test_crash_is_reported_and_the_next_launch_runs(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, choice: int, fault: str, says: str
+) -> None:
+    kernel = load_kernel("crashes")
+    y = np.zeros(1, np.int32)
+    for _ in range(3):
+        report = kernel(y, 0, choice)
+        assert report is not None
+        assert f"{says} {fault_place('crashes', fault)}" in report
+        y[0] = 0
+        assert kernel(y, 0, 2) is None
+        assert y[0] == 1
+
+
+def test_launches_from_several_host_threads_take_turns(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel
+) -> None:
+    kernel = load_kernel("block_softmax", check=True)
+    x = np.random.default_rng(0).normal(size=(16, 200)).astype(np.float32)
+    results = [np.zeros_like(x) for _ in range(4)]
+    runtime.configure(5, check=True)
+    expose(runtime, x, initialised=True)
+    for y in results:
+        expose(runtime, y, initialised=False)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        assert list(pool.map(lambda y: kernel(x, y, *x.shape), results)) == [None] * 4
+    for y in results:
+        np.testing.assert_array_equal(y, results[0])

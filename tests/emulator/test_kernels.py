@@ -58,23 +58,24 @@ def test_tiled_matmul(
 
 
 def expected_warp_operations(threads: int) -> np.ndarray:
-    expected = np.zeros((threads, 10), np.int32)
+    rows = []
     for thread in range(threads):
         warp, lane = thread // 32 * 32, thread % 32
         lanes = min(32, threads - warp)
-        expected[thread] = [
+        row = [
             warp + 1,
             thread if lane < 3 else thread - 3,
             thread ^ 1,
             warp + lanes - 1,
-            np.array(sum(1 << i for i in range(0, lanes, 3)), np.uint32).astype(np.int32),
+            sum(1 << i for i in range(0, lanes, 3)),
             3,
             0,
             1,
             warp,
             thread + 2 if lane + 2 < lanes else thread,
         ]
-    return expected
+        rows.append(row)
+    return np.array(rows, np.int64).astype(np.uint32).view(np.int32)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

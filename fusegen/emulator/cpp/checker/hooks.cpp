@@ -8,8 +8,10 @@ using fusegen_emulator::AccessKind;
 using fusegen_emulator::Emulator;
 using fusegen_emulator::emulator;
 
+inline bool watched() { return Emulator::runs_kernel && emulator().checker().on; }
+
 inline void note(const void* address, std::size_t bytes, AccessKind kind, const void* code) {
-    if (Emulator::runs_checked_kernel) {
+    if (watched()) {
         emulator().checker().access(address, bytes, kind, kind == AccessKind::read, code);
     }
 }
@@ -18,8 +20,7 @@ inline void note(const void* address, std::size_t bytes, AccessKind kind, const 
 // aligned when their address is a multiple of 8.)
 inline void note_aligned(const void* address, std::size_t bytes, AccessKind kind, const void* code) {
     const std::size_t alignment = bytes < 8 ? bytes : 8;
-    if (Emulator::runs_checked_kernel &&
-        reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+    if (watched() && reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
         emulator().report_misaligned(address, bytes, code);
     }
     note(address, bytes, kind, code);
@@ -62,7 +63,7 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
 void fusegen_emulator_note_atomic(const void* address, unsigned bytes, bool reads) {
-    if (Emulator::runs_checked_kernel) {
+    if (watched()) {
         emulator().checker().access(address, bytes, AccessKind::atomic, reads,
                                     __builtin_return_address(0));
     }

@@ -6,10 +6,13 @@ using fusegen_emulator::emulator;
 
 namespace fusegen_emulator {
 
-Emulator& emulator() {
-    static Emulator the_device;
-    return the_device;
-}
+namespace {
+
+Emulator the_device;
+
+}  // namespace
+
+Emulator& emulator() { return the_device; }
 
 }  // namespace fusegen_emulator
 

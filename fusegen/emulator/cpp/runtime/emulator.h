@@ -62,8 +62,8 @@ public:
 
     Checker& checker() { return checker_; }
 
-    // Whether this host thread runs a kernel that the checker watches.
-    static thread_local bool runs_checked_kernel __attribute__((tls_model("initial-exec")));
+    // Whether this host thread is running a kernel.
+    static thread_local bool runs_kernel __attribute__((tls_model("initial-exec")));
 
     static Thread& current() { return *static_cast<Thread*>(fusegen_emulator_thread); }
 

@@ -1,8 +1,8 @@
 // Launches: what a device would refuse, the order of the blocks, and each block's run.
 #include <numeric>
 
+#include "crash_guard.h"
 #include "emulator.h"
-#include "site.h"
 
 namespace fusegen_emulator {
 
@@ -39,7 +39,7 @@ std::uint32_t first_lanes(unsigned count) {
 
 }  // namespace
 
-thread_local bool Emulator::runs_checked_kernel = false;
+thread_local bool Emulator::runs_kernel = false;
 
 void Emulator::configure(std::uint64_t seed, bool check) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -105,14 +105,15 @@ void Emulator::launch(const LaunchRequest& request) {
     if (checker_.on) {
         checker_.start_launch(reinterpret_cast<const void*>(request.run));
     }
-    runs_checked_kernel = checker_.on;
+    const CrashGuard crash_guard;
+    runs_kernel = true;
     Random random(seed_);
     const std::uint64_t blocks = std::uint64_t{request.grid.x} * request.grid.y * request.grid.z;
     const BlockOrder order(blocks, seed_ != 0, random);
     for (std::uint64_t i = 0; i < blocks && error_ == ErrorCode::none; ++i) {
         run_block(order[i], Random(random.next()));
     }
-    runs_checked_kernel = false;
+    runs_kernel = false;
 }
 
 void Emulator::run_block(std::uint64_t index, Random random) {
