@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from fusegen.errors import Span
@@ -77,19 +77,23 @@ class Elaborator(Calls):
         if module.definition in self._active:
             return ()  # check_names has reported the recursion
         self._active.add(module.definition)
+        try:
+            with self.nested(module.definition.name.span):
+                return tuple(self._run_statements(module, take_input))
+        finally:
+            self._active.remove(module.definition)
+
+    def _run_statements(self, module: ModelModule, take_input: TakeInput) -> Iterator[Value]:
         scope = dict(module.arguments)
-        returned: list[Value] = []
         for statement in module.definition.statements:
             if isinstance(statement, Return):
                 for expression in statement.values:
                     value = self._attempt(partial(self.evaluate, expression, scope), module)
-                    returned.extend(value if isinstance(value, tuple) else (value,))
-                break
+                    yield from value if isinstance(value, tuple) else (value,)
+                return
             execute = partial(self._execute, statement, scope, module, take_input)
             if self._attempt(execute, module) is POISON:
                 _poison(statement, scope)
-        self._active.remove(module.definition)
-        return tuple(returned)
 
     def _execute(
         self, statement: Input | Binding, scope: Scope, module: ModelModule, take_input: TakeInput
@@ -112,7 +116,8 @@ class Elaborator(Calls):
         except Poisoned:
             return POISON
         except Problem as problem:
-            where = f" (in layer '{module.path}')" if module.path else ""
+            inside = module.path and _contains(module.definition.span, problem.span)
+            where = f" (in layer '{module.path}')" if inside else ""
             self._report.error(problem.message + where, problem.span, problem.hint)
             return POISON
 
@@ -186,7 +191,7 @@ class Elaborator(Calls):
         shown = describe(module)
         names = [s.name.text for s in module.definition.statements if isinstance(s, Input)]
         found = match(shown, names, arguments, span)
-        require(shown, names, found, span)
+        require(shown, dict.fromkeys(names, False), found, span)
 
         def take(declared: Input, scope: Scope) -> Value:
             given = found[declared.name.text]
@@ -207,3 +212,7 @@ def _poison(statement: Input | Binding, scope: Scope) -> None:
     for size in statement.sizes:
         if isinstance(size, Name):
             scope.setdefault(size.text, POISON)
+
+
+def _contains(outer: Span, inner: Span) -> bool:
+    return outer.line <= inner.line and inner.end_line <= outer.end_line

@@ -79,6 +79,8 @@ _WORDS = {
     "MODEL": "'model'",
     "FN": "'fn'",
 }
+_BRACKETS = frozenset("()[]")
+MAXIMUM_INTEGER = 2**63 - 1
 _CHARACTER_HINTS = {
     "{": "lists have square brackets: [a, b]",
     "}": "lists have square brackets: [a, b]",
@@ -90,12 +92,20 @@ _CHARACTER_HINTS = {
 }
 
 
-def explain_character(character: str) -> tuple[str, str | None]:
-    """Message and hint for a character that starts no token."""
-    if character in "\"'":
-        return "this string is not closed on its line", f"add the missing {character}"
-    shown = f"'{character}'" if character.isprintable() else f"U+{ord(character):04X}"
-    return f"the character {shown} has no meaning here", _CHARACTER_HINTS.get(character)
+def explain_token(token: Token) -> tuple[str, str | None] | None:
+    """Message and hint for a token that is wrong wherever it stands; None for any other."""
+    text = str(token)
+    if token.type == "NUMBER":
+        digits = text.replace("_", "")
+        if digits.isdecimal() and (len(digits) > 19 or int(digits) > MAXIMUM_INTEGER):
+            return "this number is beyond a 64-bit integer", "write it with a decimal point"
+        return None
+    if token.type != "BROKEN" or text in _BRACKETS:  # the layout pass has reported brackets
+        return None
+    if text in "\"'":
+        return "this string is not closed on its line", f"add the missing {text}"
+    shown = f"'{text}'" if text.isprintable() else f"U+{ord(text):04X}"
+    return f"the character {shown} has no meaning here", _CHARACTER_HINTS.get(text)
 
 
 def explain(tokens: Sequence[Token], position: int, accepted: frozenset[str]) -> SyntaxProblem:
@@ -126,7 +136,10 @@ def _shown(token: Token) -> str:
         return "the end of the line"
     if token.type in ("_INDENT", "_DEDENT"):
         return "a change of indentation"
-    return "the end of the file" if token.type == "$END" else f"'{str(token).strip()}'"
+    if token.type == "$END":
+        return "the end of the file"
+    text = str(token).strip()
+    return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
 
 
 def _after(place: _Place) -> str:

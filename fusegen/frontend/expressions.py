@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeGuard, TypeVar
 
 from fusegen.errors import Span
@@ -49,7 +50,20 @@ from fusegen.ops.indexing import Marker, Range, Subscript, index
 from fusegen.ops.record import OperationError
 from fusegen.ops.registry import FUNCTIONS, LAYERS
 
-MAXIMUM_DEPTH = 60  # levels of nesting, calls of functions among them; Python's own stack bounds it
+Result = TypeVar("Result")
+
+# Levels of nesting, calls of functions and models among them; Python's own stack is the bound.
+MAXIMUM_DEPTH = 60
+# Expressions evaluated; a few functions that call each other twice would run for ever otherwise.
+MAXIMUM_STEPS = 200_000
+
+_METHOD_HINTS = {
+    "T": "write transpose(x, -2, -1)",
+    "mT": "write transpose(x, -2, -1)",
+    "shape": "a size has the name that the input's shape gives it",
+    "size": "a size has the name that the input's shape gives it",
+    "view": "write reshape(x, [...])",
+}
 
 BUILTINS: Mapping[str, Value] = {
     **DTYPES,
@@ -68,6 +82,7 @@ class Expressions(ABC):
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
         self._depth = 0
+        self._steps = 0
         self.spans: dict[Node, Span] = {}
         self._kinds: dict[type, Callable[..., Value]] = {
             Name: self._name,
@@ -92,19 +107,35 @@ class Expressions(ABC):
     def evaluate(self, expression: Expression, scope: Scope) -> Value:
         """The value of an expression. Raises Problem for an error in it, and Poisoned where it
         depends on something that already failed."""
+        self._steps += 1
+        if self._steps == MAXIMUM_STEPS:
+            raise Problem(
+                f"the model takes more than {MAXIMUM_STEPS:,} steps with its functions and layers "
+                "written out",
+                expression.span,
+                "compile a smaller part of it",
+            )
+        if self._steps > MAXIMUM_STEPS:
+            raise Poisoned  # reported at the step before
+        with self.nested(expression.span):
+            return self._kinds[type(expression)](expression, scope)
+
+    @contextmanager
+    def nested(self, span: Span) -> Iterator[None]:
+        """One more level of nesting, at `span`. Raises Problem where there are too many."""
         if self._depth == MAXIMUM_DEPTH:
             raise Problem(
                 f"this is nested more than {MAXIMUM_DEPTH} levels deep",
-                expression.span,
+                span,
                 "bind parts of it to names",
             )
         self._depth += 1
         try:
-            return self._kinds[type(expression)](expression, scope)
+            yield
         finally:
             self._depth -= 1
 
-    def operate(self, span: Span, function: Callable[..., Value], *arguments: object) -> Value:
+    def operate(self, span: Span, function: Callable[..., Result], *arguments: object) -> Result:
         """The result of an operation, its nodes noted as made at `span`; an OperationError
         becomes a Problem there."""
         try:
@@ -114,9 +145,9 @@ class Expressions(ABC):
         self.note(value, span)
         return value
 
-    def note(self, value: Value, span: Span) -> None:
+    def note(self, value: object, span: Span) -> None:
         """Remember `span` for the nodes that a value brings with it for the first time."""
-        stack = [item for item in (value if isinstance(value, tuple) else (value,))]
+        stack = list(value) if isinstance(value, tuple) else [value]
         while stack:
             node = stack.pop()
             if isinstance(node, Node) and node not in self.spans:
@@ -143,7 +174,7 @@ class Expressions(ABC):
         elif isinstance(owner, LayerModule):
             members = dict(owner.tensors)
         else:
-            hint = None
+            hint = _METHOD_HINTS.get(name)
             if name in FUNCTIONS:
                 hint = f"functions stand alone: {name}(x), or x |> {name}"
             raise Problem(f"{describe(owner)} has no attribute '{name}'", attribute.name.span, hint)
@@ -191,8 +222,10 @@ class Expressions(ABC):
         )
 
     def _bound(self, part: Expression | None, scope: Scope) -> int | Integer | None:
-        value = None if part is None else self.evaluate(part, scope)
-        if part is None or value is None or _is_position(value):
+        if part is None:
+            return None
+        value = self.evaluate(part, scope)
+        if value is None or _is_position(value):
             return value
         raise Problem(f"a slice goes between integers, but this is {describe(value)}", part.span)
 

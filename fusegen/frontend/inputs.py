@@ -52,16 +52,15 @@ def match_given(
     expected: list[str] = []
     fits = given.type.rank == len(declared.sizes) and dtype is given.dtype
     for position, expression in enumerate(declared.sizes):
-        is_new = isinstance(expression, Name) and expression.text not in scope
-        if is_new and position < given.type.rank:
-            actual = given.shape[position]
-            scope[expression.text] = actual if actual.constant is None else actual.constant
-        if is_new:
+        actual = given.shape[position] if position < given.type.rank else None
+        if isinstance(expression, Name) and expression.text not in scope:
             expected.append(expression.text)
+            if actual is not None:
+                scope[expression.text] = actual if actual.constant is None else actual.constant
             continue
         size = _size(expression, scope, evaluate)
         expected.append(str(size))
-        fits = fits and given.shape[position] == size
+        fits = fits and actual == size
     if not fits:
         raise Problem(
             f"input '{name}' of {callee} is {dtype.value}[{', '.join(expected)}], "

@@ -29,6 +29,11 @@ def span_of(token: Token) -> Span:
     return Span(line, column, line, column + max(len(str(token).split("\n")[0]), 1))
 
 
+def _mark(kind: str, line: int, column: int) -> Token:
+    """A token of no width."""
+    return Token(kind, "", line=line, column=column, end_line=line, end_column=column)
+
+
 class Layout:
     """One pass over a program's tokens; errors of brackets and indentation go to `report`."""
 
@@ -103,7 +108,7 @@ class Layout:
     def _end_file(self) -> None:
         if self._tokens:
             last = self._tokens[-1]
-            end = Token("_NEWLINE", "\n", line=last.end_line, column=last.end_column)
+            end = _mark("_NEWLINE", last.end_line or 1, last.end_column or 1)
             self._end_statement(end)
             self._change_block("", end)
 
@@ -119,14 +124,14 @@ class Layout:
                 )
             self._mixed = True  # told once; such a line counts as part of the block before it
             return
-        change = {"line": line, "column": len(indentation) + 1}
+        column = len(indentation) + 1
         if len(indentation) > len(self._indentation[-1]):
             self._indentation.append(indentation)
-            self._tokens.append(Token("_INDENT", "", **change))
+            self._tokens.append(_mark("_INDENT", line, column))
             return
         while len(self._indentation) > 1 and len(indentation) <= len(self._indentation[-2]):
             self._indentation.pop()
-            self._tokens.append(Token("_DEDENT", "", **change))
+            self._tokens.append(_mark("_DEDENT", line, column))
         if len(indentation) != len(self._indentation[-1]):
             self._report.error(
                 f"this line is indented by {len(indentation)}, which fits no block around it",

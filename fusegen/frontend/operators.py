@@ -10,16 +10,17 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
+from fusegen.frontend.expectations import MAXIMUM_INTEGER
 from fusegen.frontend.values import Value, describe, is_number
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.ops.build import call
 from fusegen.ops.record import OperationError
-from fusegen.ops.registry import OPERATORS, UNARY_OPERATORS
+from fusegen.ops.registry import FUNCTIONS, OPERATORS
 
 Number = bool | int | float
 
-_BINARY: dict[str, Callable[[Number, Number], Number]] = {
+_BINARY: dict[str, Callable[..., Number]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -39,12 +40,13 @@ _BINARY: dict[str, Callable[[Number, Number], Number]] = {
     "|": operator.or_,
     "^": operator.xor,
 }
-_UNARY: dict[str, Callable[[Number], Number]] = {
+_UNARY: dict[str, Callable[..., Number]] = {
     "-": operator.neg,
     "+": operator.pos,
     "not": operator.not_,
     "~": operator.invert,
 }
+_UNARY_FUNCTIONS = {"-": "neg", "not": "logical_not", "~": "bitwise_not"}
 _SIZES: dict[str, Callable[[Integer, Integer], Integer]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -66,7 +68,7 @@ _ON_NUMBERS: dict[str, Callable[..., Number]] = {
     "sqrt": math.sqrt,
 }
 
-MAXIMUM_INTEGER = 2**63 - 1
+MAXIMUM_TERMS = 100  # of a symbolic size; products of sums grow without bound
 
 
 def binary(symbol: str, left: Value, right: Value) -> Value:
@@ -79,10 +81,13 @@ def binary(symbol: str, left: Value, right: Value) -> Value:
     if symbol in _SIZES and sizes[0] is not None and sizes[1] is not None:
         if symbol in ("//", "%") and sizes[1].constant == 0:
             raise OperationError("division by zero")
-        return _simplified(_SIZES[symbol](sizes[0], sizes[1]))
+        return _simplified(symbol, _SIZES[symbol](sizes[0], sizes[1]))
     for side, value in (("left", left), ("right", right)):
         _check_operand(symbol, value, f"its {side} side")
-    return call(OPERATORS[symbol], (left, right))  # type: ignore[arg-type]
+    try:
+        return call(OPERATORS[symbol], (left, right))  # type: ignore[arg-type]
+    except OperationError as error:
+        raise OperationError(error.message, _keepdim_hint(left, right) or error.hint) from None
 
 
 def unary(symbol: str, operand: Value) -> Value:
@@ -94,7 +99,7 @@ def unary(symbol: str, operand: Value) -> Value:
     _check_operand(symbol, operand, "its operand")
     if symbol == "+":
         return operand
-    return call(UNARY_OPERATORS[symbol], (operand,))  # type: ignore[arg-type]
+    return call(FUNCTIONS[_UNARY_FUNCTIONS[symbol]], (operand,))  # type: ignore[arg-type]
 
 
 def on_numbers(function: str, numbers: Sequence[Value]) -> Value | None:
@@ -117,8 +122,20 @@ def _as_size(value: Value) -> Integer | None:
     return Integer.of(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _simplified(size: Integer) -> Integer | int:
+def _simplified(symbol: str, size: Integer) -> Integer | int:
+    if len(size.terms) > MAXIMUM_TERMS:
+        raise OperationError(f"the size that '{symbol}' gives is a sum of too many terms")
     return size if size.constant is None else size.constant
+
+
+def _keepdim_hint(left: Value, right: Value) -> str | None:
+    """The mend where two tensors differ in rank and one has just been reduced."""
+    if not (isinstance(left, Node) and isinstance(right, Node)):
+        return None
+    lesser = min(left, right, key=lambda node: node.type.rank)
+    if left.type.rank == right.type.rank or lesser.attributes.get("keepdim") is not False:
+        return None
+    return f"keep the reduced dim as size 1: {lesser.operation.name}(..., keepdim=True)"
 
 
 def _computed(function: Callable[..., Number], *numbers: Value) -> Number:

@@ -15,7 +15,7 @@ from lark.exceptions import UnexpectedToken
 
 from fusegen import resources
 from fusegen.errors import FusegenError
-from fusegen.frontend.expectations import SyntaxProblem, explain, explain_character
+from fusegen.frontend.expectations import SyntaxProblem, explain, explain_token
 from fusegen.frontend.layout import BOUNDARIES, Layout, span_of
 from fusegen.frontend.report import Report
 from fusegen.frontend.source import MAXIMUM_BYTES, Source
@@ -23,7 +23,6 @@ from fusegen.frontend.syntax import Definition, definitions
 
 MAXIMUM_SYNTAX_ERRORS = 20
 
-_BRACKETS = frozenset("()[]")
 _DEFINITION_WORDS = frozenset({"MODEL", "FN"})
 
 
@@ -49,7 +48,7 @@ def parse_definitions(source: Source) -> tuple[Definition, ...]:
     report = Report(source)
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
     tokens = Layout(report).apply(_grammar().lex(text))
-    tree = _parse(_without_unknown_characters(tokens, report), report)
+    tree = _parse(_without_bad_tokens(tokens, report), report)
     report.check()
     assert tree is not None
     return definitions(tree)
@@ -63,10 +62,10 @@ def _parse(tokens: list[Token], report: Report) -> Tree[Token] | None:
             for position, token in enumerate(tokens):  # noqa: B007  (read where it fails)
                 parser.feed_token(token)
             position = len(tokens)
-            tree: Tree[Token] = parser.feed_eof(tokens[-1] if tokens else None)
+            tree: Tree[Token] = parser.feed_eof(tokens[-1] if tokens else None)  # type: ignore[no-untyped-call]
             return tree
         except UnexpectedToken:
-            accepted = frozenset(parser.accepts())
+            accepted = frozenset(parser.accepts())  # type: ignore[no-untyped-call]
         problem = explain(tokens, position, accepted)
         report.error(problem.message, problem.span, problem.hint)
         tokens = _recover(tokens, position, problem)
@@ -123,9 +122,8 @@ def _broken(token: Token) -> Token:
     return Token.new_borrow_pos("BROKEN", str(token), token)
 
 
-def _without_unknown_characters(tokens: Iterable[Token], report: Report) -> list[Token]:
-    """Replace each statement that has a character of no token by BROKEN, with one error for it;
-    the layout pass has reported brackets already."""
+def _without_bad_tokens(tokens: Iterable[Token], report: Report) -> list[Token]:
+    """Replace each statement with a token that fits nowhere by BROKEN, with one error for it."""
     kept: list[Token] = []
     broken = False
     for token in tokens:
@@ -133,11 +131,14 @@ def _without_unknown_characters(tokens: Iterable[Token], report: Report) -> list
             broken = False
         elif broken:
             continue
-        elif token.type == "BROKEN":
-            if str(token) not in _BRACKETS:
-                message, hint = explain_character(str(token))
-                report.error(message, span_of(token), hint)
-            del kept[_statement_start(kept, len(kept)) :]
-            broken = True
+        else:
+            problem = explain_token(token)
+            if problem is not None:
+                report.error(problem[0], span_of(token), problem[1])
+            if problem is not None or token.type == "BROKEN":
+                start = _statement_start(kept, len(kept))
+                token = _broken(token)
+                del kept[start:]
+                broken = True
         kept.append(token)
     return kept

@@ -267,7 +267,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def __default__(self, data: str, children: list[Any], meta: Meta) -> Any:
         if data == "program":
             return tuple(children)
-        kind = _CLASSES[str(data)]
+        kind: Any = _CLASSES[str(data)]
         span = Span(meta.line, meta.column, meta.end_line, meta.end_column)
         if not kind.variadic:
             return kind(span, *children)

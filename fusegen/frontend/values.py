@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Union
+from typing import TypeGuard
 
 from fusegen.errors import Span
 from fusegen.frontend.modules import LayerModule, ModelModule
@@ -39,10 +38,10 @@ class TensorClass:
 
 
 Declarable = Layer | Model | TensorClass
-Callable_ = Union[Record, Macro, Function, Declarable, LayerModule, ModelModule]
-Value = Union[
-    Node, Integer, bool, int, float, str, None, DType, Callable_, Poison, tuple["Value", ...]
-]
+Callee = Record | Macro | Function | Declarable | LayerModule | ModelModule
+Value = (
+    Node | Integer | bool | int | float | str | None | DType | Callee | Poison | tuple["Value", ...]
+)
 Scope = dict[str, Value]
 
 
@@ -60,7 +59,7 @@ class Poisoned(Exception):
     """A statement uses a poisoned value, so nothing can be said about it."""
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[bool | int | float]:
     """Whether it is a compile-time number (or truth value)."""
     return isinstance(value, (bool, int, float))
 
@@ -71,8 +70,10 @@ def describe(value: Value) -> str:
         return f"a tensor {value.type}"
     if isinstance(value, Integer):
         return f"the size {value}, known only at run time"
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, bool):
         return str(value)
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
     if isinstance(value, str):
         return f"the string '{value}'"
     if isinstance(value, DType):
@@ -88,6 +89,3 @@ def describe(value: Value) -> str:
         return f"the layer {value.name}"
     assert not isinstance(value, Poison)
     return f"the function {value.name}"
-
-
-Names = Mapping[str, Value]
