@@ -10,6 +10,7 @@ from lark import Token
 from fusegen.errors import Span
 from fusegen.frontend.layout import BOUNDARIES, span_of
 from fusegen.frontend.report import nearest
+from fusegen.frontend.syntax import MAXIMUM_INTEGER
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,6 @@ _WORDS = {
     "FN": "'fn'",
 }
 _BRACKETS = frozenset("()[]")
-MAXIMUM_INTEGER = 2**63 - 1
 _CHARACTER_HINTS = {
     "{": "lists have square brackets: [a, b]",
     "}": "lists have square brackets: [a, b]",
@@ -127,8 +127,13 @@ def explain(tokens: Sequence[Token], position: int, accepted: frozenset[str]) ->
         problem = rule(place)
         if problem is not None:
             return problem
-    expected = " or ".join(sorted(_WORDS[kind] for kind in accepted if kind in _WORDS))
-    return place.problem(f"expected {expected or 'something else'}, but found {_shown(token)}")
+    words = sorted(_WORDS[kind] for kind in accepted if kind in _WORDS)
+    return place.problem(f"expected {_either(words)}{_after(place)}, but found {_shown(token)}")
+
+
+def _either(words: Sequence[str]) -> str:
+    """The words as one phrase: `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _shown(token: Token) -> str:
@@ -227,13 +232,25 @@ def _binding(place: _Place) -> SyntaxProblem | None:
     name = str(place.first)
     if place.token.type == "COLON":
         hint = f"an input is declared with: input {name}: [...]"
-    elif place.following is not None and place.following.type == "EQUAL":
+    elif place.token.type in _OPERATORS and place.following and place.following.type == "EQUAL":
         hint = f"a name is bound once: write new_name = {name} {place.token} ..."
     elif place.token.type == "NAME" and (word := nearest(name, ("input", "return"))):
         hint = word
     else:
         hint = "a statement is name = value, or return value"
     return place.problem(f"expected '='{_after(place)}, but found {_shown(place.token)}", hint)
+
+
+def _input(place: _Place) -> SyntaxProblem | None:
+    if place.first.type != "INPUT" or ("NAME" in place.accepted and "LSQB" not in place.accepted):
+        return None
+    if not place.accepted & {"COLON", "LSQB"} or "PLUS" in place.accepted:
+        return None
+    expected = "':'" if "COLON" in place.accepted else "'['"
+    return place.problem(
+        f"expected {expected}{_after(place)}, but found {_shown(place.token)}",
+        "an input is declared with: input name: [sizes], or input name: dtype[sizes]",
+    )
 
 
 def _header(place: _Place) -> SyntaxProblem | None:
@@ -301,9 +318,10 @@ def _after_expression(place: _Place) -> SyntaxProblem | None:
         hint = "equality is written '=='"
     elif place.previous.type == "NUMBER" and place.token.type == "NAME":
         hint = f"write {place.previous} * {place.token}"
-    expected = f"{', '.join(words[:-1])} or {words[-1]}"
+    elif place.previous.type == "NAME" and place.token.type == "NAME":
+        hint = f"if {place.previous} is a function, write {place.previous}({place.token})"
     return place.problem(
-        f"expected {expected}{_after(place)}, but found {_shown(place.token)}", hint
+        f"expected {_either(words)}{_after(place)}, but found {_shown(place.token)}", hint
     )
 
 
@@ -315,6 +333,7 @@ _RULES: tuple[Callable[[_Place], SyntaxProblem | None], ...] = (
     _reserved_word,
     _statement_start,
     _binding,
+    _input,
     _header,
     _missing_expression,
     _after_pipe,

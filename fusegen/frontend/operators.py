@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-from fusegen.frontend.expectations import MAXIMUM_INTEGER
+from fusegen.frontend.syntax import MAXIMUM_INTEGER
 from fusegen.frontend.values import Value, describe, is_number
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer

@@ -11,6 +11,8 @@ from lark.tree import Meta
 
 from fusegen.errors import Span
 
+MAXIMUM_INTEGER = 2**63 - 1  # of a number in a program, and of what is computed from numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Syntax:
