@@ -63,7 +63,9 @@ def integer(value: Integer, names: Mapping[Symbol, str]) -> str:
 def factor(value: Integer, names: Mapping[Symbol, str]) -> str:
     """An integer expression, in parentheses unless it is a name or a number."""
     text = integer(value, names)
-    return text if text.replace("_", "").isalnum() else f"({text})"
+    is_atom = len(value.terms) <= 1 and sum(len(m) or 1 for m, _ in value.terms) <= 1
+    is_plain = is_atom and all(c == 1 or not m for m, c in value.terms) and "-" not in text
+    return text if is_plain else f"({text})"
 
 
 def _term(

@@ -31,7 +31,7 @@ class ElementwiseText:
 def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     """Fill the skeleton from the plan."""
     values = tuple(store.value for store in plan.stores)
-    scope = Scope.of(values, plan.written, (plan.index, plan.count, *stored_integers(plan.stores)))
+    scope = Scope.of(values, plan.written, stored_integers(plan.stores), (plan.count,))
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
     statements = Statements(scope.names, scope.symbols, loop.load)
     for store in plan.stores:

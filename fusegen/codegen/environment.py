@@ -27,6 +27,8 @@ def environment() -> Environment:
 def tidy(text: str) -> str:
     """Without trailing spaces and runs of empty lines, which slots left empty leave behind."""
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ +#", "#", text, flags=re.MULTILINE)
     text = re.sub(r"\n{3,}", "\n\n", text)
     text = re.sub(r"\{\n\n", "{\n", text)
+    text = re.sub(r"\n\n( *\})", r"\n\1", text)
     return text.strip() + "\n"

@@ -69,7 +69,7 @@ def _host_parameters(scope: Scope) -> tuple[str, ...]:
         if buffer in scope.strided:
             parameters.append(f"const int64_t* {scope.buffer(buffer)}_strides")
     parameters += [f"{storage_type(b.dtype)}* {scope.buffer(b)}" for b in scope.stores]
-    parameters += [f"int64_t {size}" for size in scope.sizes]
+    parameters += [f"int64_t {scope.symbols[size]}" for size in scope.host_sizes]
     return (*parameters, "void* stream")
 
 
@@ -80,19 +80,21 @@ def _arguments(scope: Scope) -> tuple[str, ...]:
         if buffer in scope.strided:
             name = f"{scope.buffer(buffer)}_strides"
             arguments.append(f"Strides<{buffer.type.rank}>({name})")
-    return (*arguments, *(scope.buffer(b) for b in scope.stores), *scope.sizes)
+    arguments += [scope.buffer(b) for b in scope.stores]
+    return (*arguments, *(scope.symbols[size] for size in scope.sizes))
 
 
 def _comment(plan: KernelPlan) -> tuple[str, ...]:
-    computed = ", ".join(_label(name, op) for name, op in labels(plan))
-    lines = [f"{plan.name}: {computed}.", f"{plan.why}."]
+    lines = [f"{plan.name}: {', '.join(covered(plan))}.", f"{plan.why}."]
     return tuple(line for text in lines for line in textwrap.wrap(text, COMMENT_WIDTH))
 
 
-def labels(plan: KernelPlan) -> tuple[tuple[str | None, str], ...]:
-    """What a kernel computes: the user's name for each value, if any, and its operation."""
-    return tuple((node.name, node.operation.name) for node in plan.covers)
-
-
-def _label(name: str | None, operation: str) -> str:
-    return operation if name is None or name == operation else f"{name} = {operation}"
+def covered(plan: KernelPlan) -> tuple[str, ...]:
+    """The operations a kernel does, as the user wrote them, with the user's names for them."""
+    named: dict[str, str | None] = {}
+    for node in plan.covers:
+        named[node.written_as] = node.name or named.get(node.written_as)
+    return tuple(
+        operation if name in (None, operation) else f"{name} = {operation}"
+        for operation, name in named.items()
+    )

@@ -70,6 +70,14 @@ class ProgramText:
     row_stores: tuple[str, ...]
     states: tuple[StateText, ...]
 
+    @property
+    def needs_row(self) -> bool:
+        """Whether the variable `row` occurs in the text."""
+        lines = [*self.row_lines, *self.row_stores]
+        for phase in self.phases:
+            lines += [*phase.prelude, *phase.before, *phase.body, *phase.after]
+        return bool(self.states) or mentions(tuple(lines), "row")
+
 
 def program_text(
     program: RowProgram,
@@ -161,6 +169,8 @@ class _Writer:
         self.row.known[reduction] = variable
         dtype = compute_type(reduction.dtype)
         result = f"const {dtype} {variable} = convert<{dtype}>({state}.result());"
+        if self.program.states:
+            result = ""  # a part of a row has a state, and no result yet
         return ReductionText(state, _state_type(reduction), f"{self.merge}({state})", result)
 
     def _read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
@@ -186,12 +196,15 @@ class _Writer:
         while stack:
             expression, visited = stack.pop()
             if visited:
-                below = any(varies[a] for a in _hoisted_arguments(expression))
-                own = bool(expression.symbols & self.column)
-                fixed = expression in stop or isinstance(
-                    expression, (Accumulator, PartialStates, Select)
+                below = expression not in stop and any(
+                    varies[a] for a in _hoisted_arguments(expression)
                 )
-                varies[expression] = below or own or fixed
+                varies[expression] = (
+                    below
+                    or expression in stop
+                    or bool(expression.symbols & self.column)
+                    or isinstance(expression, (Accumulator, PartialStates, Select))
+                )
                 order.append(expression)
             elif expression not in varies:
                 stack.append((expression, True))

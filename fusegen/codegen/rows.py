@@ -58,9 +58,9 @@ def rows_text(plan: RowPlan) -> RowText:
         programs.append(("_streaming", plan.streaming))
     domain = plan.program.domain
     stores = [s for p in plan.program.phases for s in p.stores] + [*plan.program.row_stores]
-    integers = (domain.row, domain.column, *stored_integers(tuple(stores)))
+    integers = (domain.row, domain.rows, domain.column, domain.columns)
     values = tuple(v for _, program in programs for v in program.values)
-    scope = Scope.of(values, plan.program.written, integers)
+    scope = Scope.of(values, plan.program.written, (*integers, *stored_integers(tuple(stores))))
     variants = tuple(_variant(suffix, program, plan, scope) for suffix, program in programs)
     return RowText(
         KernelText.of(plan, scope),

@@ -8,7 +8,7 @@ from fusegen.codegen.c_text import factor, integer, storage_type
 from fusegen.codegen.names import Names, identifier
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.expressions import Expression, Load, PartialStates, Size, walk
+from fusegen.plan.expressions import Expression, Load, PartialStates, Select, Size, walk
 from fusegen.plan.kernels import Store
 
 
@@ -17,12 +17,14 @@ class Scope:
     """The names a kernel's text uses.
 
     `loads` are the buffers read, `stores` those written, in the order of the parameters; `symbols`
-    names sizes and loop variables; `sizes` are the sizes passed as parameters.
+    names sizes and loop variables. `host_sizes` are the sizes that the launcher takes, `sizes`
+    those of them that it passes on to the kernel.
     """
 
     names: Names
     symbols: dict[Symbol, str]
-    sizes: tuple[str, ...]
+    host_sizes: tuple[Symbol, ...]
+    sizes: tuple[Symbol, ...]
     loads: tuple[Buffer, ...]
     stores: tuple[Buffer, ...]
     buffer_names: dict[str, str]
@@ -32,9 +34,10 @@ class Scope:
         values: tuple[Expression, ...],
         stores: tuple[Buffer, ...],
         integers: tuple[Integer, ...],
+        host_integers: tuple[Integer, ...] = (),
     ) -> Scope:
         """The scope of a kernel that computes `values` into `stores`; `integers` are all further
-        expressions its text contains."""
+        expressions its text contains, `host_integers` those of the launcher's."""
         names = Names()
         loads: dict[Buffer, None] = {}
         found: list[Integer] = list(integers)
@@ -43,23 +46,28 @@ class Scope:
                 loads[expression.buffer] = None
                 found.append(expression.offset)
             if isinstance(expression, Load):
-                found += [*expression.coordinates, *expression.buffer.shape]
+                found += expression.coordinates if _is_strided(expression.buffer) else ()
             if isinstance(expression, Size):
                 found.append(expression.size)
-        found += [size for buffer in loads for size in buffer.shape if _is_strided(buffer)]
+            if isinstance(expression, Select):
+                found += (expression.coordinate, expression.bound)
+        shapes = [size for buffer in loads for size in buffer.shape if _is_strided(buffer)]
+        in_kernel = {symbol for value in found for symbol in value.symbols()}
+        everywhere = _all_symbols([*found, *shapes, *host_integers])
         buffer_names = {b.name: names.fresh(b.name) for b in (*loads, *stores)}
         for buffer in loads:
             names.taken.add(f"{buffer_names[buffer.name]}_strides")
-        symbols: dict[Symbol, str] = {}
-        sizes: list[str] = []
-        for symbol in sorted(_all_symbols(found), key=lambda s: (s.extent is not None, s.name)):
-            if symbol.extent is None:
-                symbols[symbol] = names.fresh(symbol.name)
-                sizes.append(symbols[symbol])
-            else:
-                symbols[symbol] = identifier(symbol.name)
+        sizes = sorted((s for s in everywhere if s.extent is None), key=lambda s: s.name)
+        symbols = {size: names.fresh(size.name) for size in sizes}
+        symbols |= {s: identifier(s.name) for s in everywhere if s.extent is not None}
         return Scope(
-            names, symbols, tuple(sizes), tuple(loads), tuple(dict.fromkeys(stores)), buffer_names
+            names,
+            symbols,
+            tuple(sizes),
+            tuple(size for size in sizes if size in in_kernel),
+            tuple(loads),
+            tuple(dict.fromkeys(stores)),
+            buffer_names,
         )
 
     def text(self, value: Integer) -> str:
@@ -98,7 +106,7 @@ class Scope:
         return (
             *(p for b in self.loads for p in self._read_parameters(b)),
             *(f"{storage_type(b.dtype)}* __restrict__ {self.buffer(b)}" for b in self.stores),
-            *(f"int64_t {size}" for size in self.sizes),
+            *(f"int64_t {self.symbols[size]}" for size in self.sizes),
         )
 
     @property

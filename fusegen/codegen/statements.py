@@ -64,7 +64,8 @@ class Statements:
             self.known[expression] = self._inline(expression)
             return
         text = self._inline(expression)
-        variable = self.names.fresh(expression.name)
+        suffix = "_value" if isinstance(expression, Load) else ""
+        variable = self.names.fresh(f"{expression.name}{suffix}")
         self.lines.append(f"const {compute_type(expression.dtype)} {variable} = {text};")
         self.known[expression] = variable
 

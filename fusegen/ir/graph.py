@@ -117,7 +117,7 @@ class Node:
     """One value: the operation that makes it, what it is made from, and its type.
 
     `name` is the user's name for it, if any (`gemm`, `x`, `multiply_weight`); `span` is where in
-    the source it stands.
+    the source it stands. `origin` is the operation the user wrote, for a node that is a part of it.
     """
 
     operation: Operation
@@ -126,6 +126,12 @@ class Node:
     type: TensorType
     name: str | None = None
     span: Span | None = None
+    origin: str | None = None
+
+    @property
+    def written_as(self) -> str:
+        """The operation as the user wrote it."""
+        return self.origin or self.operation.name
 
     @property
     def shape(self) -> Shape:

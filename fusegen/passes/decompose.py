@@ -38,6 +38,11 @@ def _primitive(node: Node, done: dict[Node, Node]) -> Node:
     inner = {outside: outside for outside in topological(operands)}
     for part in topological((body,)):
         if part not in inner:
-            named = replace(part, name=node.name if part is body else None, span=node.span)
+            named = replace(
+                part,
+                name=node.name if part is body else None,
+                span=node.span,
+                origin=node.written_as,
+            )
             inner[part] = _primitive(named, inner)
     return inner[body]

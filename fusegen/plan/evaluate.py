@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Node
-from fusegen.ir.integers import Integer
+from fusegen.ir.integers import ONE, Integer
 from fusegen.ops.pointwise.arithmetic import DIVIDE, MUL, SUB
 from fusegen.ops.record import (
     CONSTANT,
@@ -193,7 +193,7 @@ class Evaluator:
         columns = node.operands[0].type.count
         if node not in self.states and columns != self.domain.rows * self.domain.columns:
             raise NotInKernel(f"{name} has other columns than the kernel")
-        if flatten(coordinates, node.shape) != self.domain.row:
+        if self.domain.rows != ONE and flatten(coordinates, node.shape) != self.domain.row:
             raise NotInKernel(f"{name} is needed at another row than the kernel's own")
 
     def _pieces(self, node: Node, coordinates: Coordinates) -> tuple[Point, ...]:

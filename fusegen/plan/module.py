@@ -94,6 +94,5 @@ def _suffix(step: Step) -> str:
 
 
 def _stem(group: Group) -> str:
-    named = [n.name for n in group.nodes if n.name and not isinstance(n.operation, Placeholder)]
-    names = list(dict.fromkeys(named)) or [group.nodes[0].operation.name]
-    return "_".join(re.sub(r"\W", "_", name) for name in names[:NAME_PARTS])
+    names = dict.fromkeys(node.name or node.written_as for node in group.nodes)
+    return "_".join(re.sub(r"\W", "_", name) for name in [*names][:NAME_PARTS])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.group import COMPUTED, Context, Group
@@ -16,6 +17,10 @@ class Part:
 
     group: Group
     verdict: Verdict
+
+
+class Unplannable(FusegenError):
+    """An operation that no strategy can do, even on its own."""
 
 
 def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
@@ -78,7 +83,11 @@ class _Partition:
         """A group for `node`, then joined with those of its producers as far as that pays."""
         self.rank[node] = len(self.rank)
         own = self.rank[node]
-        self.groups[own] = Part(self._group((node,)), self._judge((node,)))
+        alone = self._judge((node,))
+        if not alone.steps:
+            reasons = "; ".join(f"{name}: {why}" for name, why in alone.refusals)
+            raise Unplannable(f"no kernel computes {node.written_as}: {reasons}")
+        self.groups[own] = Part(self._group((node,)), alone)
         self.group_of[node] = own
         if isinstance(node.operation, LibraryCall):
             return

@@ -1,4 +1,5 @@
-// The first include of every generated .cu: one text for nvcc and for the emulator (g++ -DFUSEGEN_EMULATE).
+// The first include of every generated .cu: one text for nvcc, and for the emulator, which is g++
+// with -DFUSEGEN_EMULATE.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@
 
 #ifdef FUSEGEN_EMULATE
 
-// A static shared array: `type name[count]`, at least 16-byte aligned, one per function instantiation.
-#define FUSEGEN_SHARED(type, name, count)                   \
+// A static shared array: `type name[count]`, at least 16-byte aligned. A function has one, each
+// instantiation of a template its own.
+#define FUSEGEN_SHARED(type, name, count)                  \
     static ::fusegen_emulator::SharedSlot name##_slot{-1}; \
     type(&name)[count] = ::fusegen_emulator::shared_array<type, (count)>(name##_slot, #name)
 
@@ -36,7 +38,7 @@
 #define FUSEGEN_LAST_ERROR() (fusegen_emulator_take_error())
 
 // Refuses an access that the GPU would refuse: `bytes` must divide the address.
-#define FUSEGEN_REQUIRE_ALIGNED(pointer, bytes)                    \
+#define FUSEGEN_REQUIRE_ALIGNED(pointer, bytes)                   \
     if (reinterpret_cast<std::uintptr_t>(pointer) % (bytes) != 0) \
     fusegen_emulator_report_misaligned(pointer, bytes)
 
@@ -44,7 +46,7 @@
 
 #define FUSEGEN_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 
-#define FUSEGEN_DYNAMIC_SHARED(type, name)                                      \
+#define FUSEGEN_DYNAMIC_SHARED(type, name)                                   \
     extern __shared__ __align__(128) unsigned char fusegen_dynamic_shared[]; \
     type* name = reinterpret_cast<type*>(fusegen_dynamic_shared)
 
@@ -71,7 +73,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
 }
 
-// Applies a 4-byte shuffle to each word of a trivially copyable value: CUDA itself moves 4 or 8 bytes.
+// Applies a 4-byte shuffle to each word of a trivially copyable value: CUDA itself moves only 4 or
+// 8 bytes.
 template <class T, class ShuffleWord>
 __device__ __forceinline__ T shuffle_words(T value, ShuffleWord shuffle_word) {
     static_assert(std::is_trivially_copyable<T>::value, "only plain data can be shuffled");
