@@ -113,8 +113,8 @@ void Checker::access(const void* address, std::size_t bytes, AccessKind kind, bo
     }
 }
 
-// Keeps the access in place of one that it makes needless, or in an empty place, or else in place of
-// a read: first one of the same warp, since a warp's lanes are mostly ordered alike.
+// Keeps the access in place of one that it makes needless, or in an empty place, or else in place
+// of a read: first one of the same warp, since a warp's lanes are mostly ordered alike.
 void Checker::record(Cell& cell, const Access& access) {
     Access* place = nullptr;
     for (Access& earlier : cell.accesses) {

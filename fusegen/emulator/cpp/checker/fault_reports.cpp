@@ -76,13 +76,14 @@ const NamedRange* Checker::nearest_range(std::uintptr_t address) const {
 
 void Checker::report_out_of_bounds(std::uintptr_t address, std::size_t bytes, AccessKind kind,
                                    std::uintptr_t code) const {
-    emulator().fail(Emulator::current(), "out of bounds: %s %zu bytes at %s: %s", verb(kind), bytes, CodeLine(code).text,
-                    PlaceText(address, nearest_range(address)).text);
+    emulator().fail(Emulator::current(), "out of bounds: %s %zu bytes at %s: %s", verb(kind), bytes,
+                    CodeLine(code).text, PlaceText(address, nearest_range(address)).text);
 }
 
 void Checker::report_uninitialised(std::uintptr_t address, std::uintptr_t code) const {
-    emulator().fail(Emulator::current(), "uninitialised: reads what nothing has written yet, at %s: %s", CodeLine(code).text,
-                    PlaceText(address, nearest_range(address)).text);
+    emulator().fail(Emulator::current(),
+                    "uninitialised: reads what nothing has written yet, at %s: %s",
+                    CodeLine(code).text, PlaceText(address, nearest_range(address)).text);
 }
 
 void Checker::report_race(std::uintptr_t address, const Access& now, const Access& earlier,
@@ -101,10 +102,11 @@ void Checker::report_race(std::uintptr_t address, const Access& now, const Acces
     } else {
         std::snprintf(other, sizeof other, "thread (%u, %u, %u)", thread.x, thread.y, thread.z);
     }
-    emulator().fail(Emulator::current(), "race%s: %s at %s what %s %s at %s, and nothing orders the two: %s",
+    emulator().fail(Emulator::current(),
+                    "race%s: %s at %s what %s %s at %s, and nothing orders the two: %s",
                     order == Order::in_another_block ? " between blocks" : "", verb(now.kind),
-                    CodeLine(code_base_ + now.code_offset).text, other, past_participle(earlier.kind),
-                    CodeLine(code_base_ + earlier.code_offset).text,
+                    CodeLine(code_base_ + now.code_offset).text, other,
+                    past_participle(earlier.kind), CodeLine(code_base_ + earlier.code_offset).text,
                     PlaceText(address, nearest_range(address)).text);
 }
 

@@ -18,7 +18,8 @@ inline void note(const void* address, std::size_t bytes, AccessKind kind, const 
 
 // An access that the compiler takes to be aligned: on a device it must be. (g++ takes 16 bytes for
 // aligned when their address is a multiple of 8.)
-inline void note_aligned(const void* address, std::size_t bytes, AccessKind kind, const void* code) {
+inline void note_aligned(const void* address, std::size_t bytes, AccessKind kind,
+                         const void* code) {
     const std::size_t alignment = bytes < 8 ? bytes : 8;
     if (watched() && reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
         emulator().report_misaligned(address, bytes, code);
@@ -28,18 +29,18 @@ inline void note_aligned(const void* address, std::size_t bytes, AccessKind kind
 
 }  // namespace
 
-#define DEFINE_HOOKS(bytes)                                                                   \
-    void __tsan_read##bytes(void* address) {                                                  \
-        note_aligned(address, bytes, AccessKind::read, __builtin_return_address(0));          \
-    }                                                                                         \
-    void __tsan_write##bytes(void* address) {                                                 \
-        note_aligned(address, bytes, AccessKind::write, __builtin_return_address(0));         \
-    }                                                                                         \
-    void __tsan_unaligned_read##bytes(void* address) {                                        \
-        note(address, bytes, AccessKind::read, __builtin_return_address(0));                  \
-    }                                                                                         \
-    void __tsan_unaligned_write##bytes(void* address) {                                       \
-        note(address, bytes, AccessKind::write, __builtin_return_address(0));                 \
+#define DEFINE_HOOKS(bytes)                                                           \
+    void __tsan_read##bytes(void* address) {                                          \
+        note_aligned(address, bytes, AccessKind::read, __builtin_return_address(0));  \
+    }                                                                                 \
+    void __tsan_write##bytes(void* address) {                                         \
+        note_aligned(address, bytes, AccessKind::write, __builtin_return_address(0)); \
+    }                                                                                 \
+    void __tsan_unaligned_read##bytes(void* address) {                                \
+        note(address, bytes, AccessKind::read, __builtin_return_address(0));          \
+    }                                                                                 \
+    void __tsan_unaligned_write##bytes(void* address) {                               \
+        note(address, bytes, AccessKind::write, __builtin_return_address(0));         \
     }
 
 extern "C" {

@@ -53,9 +53,9 @@ CodeLine::CodeLine(std::uintptr_t address) {
         return;  // cannot be quoted simply for the shell
     }
     char command[4200];
-    std::snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
-                  static_cast<std::size_t>(
-                      address - reinterpret_cast<std::uintptr_t>(info.dli_fbase)));
+    std::snprintf(
+        command, sizeof command, "addr2line -i -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
+        static_cast<std::size_t>(address - reinterpret_cast<std::uintptr_t>(info.dli_fbase)));
     FILE* answer = popen(command, "r");
     if (answer == nullptr) {
         return;

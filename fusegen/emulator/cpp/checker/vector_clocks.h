@@ -1,4 +1,5 @@
-// Which memory accesses of a block's threads are ordered: vector clocks (Lamport; Fidge and Mattern).
+// Which memory accesses of a block's threads are ordered: vector clocks (Lamport; Fidge and
+// Mattern).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@ namespace fusegen_emulator {
 
 enum class Order { before, concurrent, in_another_block };
 
-// Every thread counts its own time, and knows how far it has seen the others'. Times only grow, over
-// blocks and launches too, so a time also tells which block and launch it belongs to.
+// Every thread counts its own time, and knows how far it has seen the others'. Times only grow,
+// over blocks and launches too, so a time also tells which block and launch it belongs to.
 class VectorClocks {
 public:
     // Everything so far happened before the launch.

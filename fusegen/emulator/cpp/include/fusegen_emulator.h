@@ -1,4 +1,4 @@
-// The part of CUDA that generated kernels use, for g++: kernels run in the emulator's runtime library.
+// The part of CUDA that generated kernels use, for g++; the emulator's runtime library runs them.
 #pragma once
 
 #include "fusegen_emulator/qualifiers.h"

@@ -7,7 +7,8 @@ unsigned Emulator::sync_threads(Site site, int predicate) {
     if (barrier_.arrived == 0) {
         barrier_.site = site;
     } else if (!same_site(barrier_.site, site)) {
-        fail(current(), "%s meets threads that wait in %s: all threads of a block must reach the same barrier",
+        fail(current(),
+             "%s meets threads that wait in %s: all threads of a block must reach the same barrier",
              SiteText(site).text, SiteText(barrier_.site).text);
     }
     Thread& self = current();

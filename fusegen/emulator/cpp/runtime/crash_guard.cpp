@@ -11,7 +11,8 @@ namespace fusegen_emulator {
 
 namespace {
 
-// A crash may be a stack overflow, so it is handled on a stack of its own. One launch runs at a time.
+// A crash may be a stack overflow, so it is handled on a stack of its own. One launch runs at a
+// time.
 alignas(64) char crash_stack[128 * 1024];
 
 std::uintptr_t crashed_at(const void* context) {
@@ -37,8 +38,10 @@ void handle(int signal, siginfo_t* info, void* context) {
     if (signal == SIGFPE) {
         emulator().fail(Emulator::current(), "divides an integer by zero at %s", line.text);
     }
-    emulator().fail(Emulator::current(), "crashed at %s: it touched memory at %p that does not "
-                    "exist, is not aligned, or is not its own", line.text, info->si_addr);
+    emulator().fail(Emulator::current(),
+                    "crashed at %s: it touched memory at %p that does not "
+                    "exist, is not aligned, or is not its own",
+                    line.text, info->si_addr);
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ CrashGuard::CrashGuard() {
     stack.ss_sp = crash_stack;
     stack.ss_size = sizeof crash_stack;
     sigaltstack(&stack, &previous_stack_);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (std::size_t i = 0; i < signal_count; ++i) {

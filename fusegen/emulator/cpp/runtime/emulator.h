@@ -50,7 +50,8 @@ public:
     void sync_warp(Site site, std::uint32_t mask);
     void shuffle(Site site, std::uint32_t mask, const ShuffleOperands& operands);
     unsigned vote(Site site, std::uint32_t mask, int predicate);
-    void* shared_array(SharedSlot& slot, const char* name, std::size_t bytes, std::size_t alignment);
+    void* shared_array(SharedSlot& slot, const char* name, std::size_t bytes,
+                       std::size_t alignment);
     void* dynamic_shared() const { return shared_memory_.dynamic(); }
 
     // Ends the launch with a report that names the kernel, the block and `thread`. The text is the

@@ -23,7 +23,8 @@ void Fiber::allocate_stack(unsigned index) {
     }
     mprotect(mapping, page_bytes, PROT_NONE);  // an overflow stops here instead of spreading
     stack_ = static_cast<char*>(mapping) + page_bytes;
-    stack_top_ = stack_ + stack_bytes - index * 3 % (page_bytes / cache_line_bytes) * cache_line_bytes;
+    stack_top_ =
+        stack_ + stack_bytes - index * 3 % (page_bytes / cache_line_bytes) * cache_line_bytes;
 }
 
 #ifdef FUSEGEN_EMULATOR_UCONTEXT
@@ -64,7 +65,8 @@ fusegen_emulator_switch_stacks:
 .size fusegen_emulator_switch_stacks, . - fusegen_emulator_switch_stacks
 )");
 
-extern "C" void fusegen_emulator_switch_stacks(void** saved_stack_pointer, void* next_stack_pointer);
+extern "C" void fusegen_emulator_switch_stacks(void** saved_stack_pointer,
+                                               void* next_stack_pointer);
 
 void Fiber::prepare(void (*entry)()) {
     constexpr int saved_registers = 6;

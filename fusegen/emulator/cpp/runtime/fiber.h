@@ -12,8 +12,8 @@ namespace fusegen_emulator {
 
 class Fiber {
 public:
-    // Gives the fiber a stack. `index` staggers the stacks' tops over the cache's sets: page-aligned
-    // tops would all fall into the same few lines.
+    // Gives the fiber a stack. `index` staggers the stacks' tops over the cache's sets:
+    // page-aligned tops would all fall into the same few lines.
     void allocate_stack(unsigned index);
 
     // The next switch to this fiber calls `entry` on an empty stack; `entry` must not return.

@@ -23,8 +23,8 @@ public:
     }
 
     std::uint64_t operator[](std::uint64_t i) const {
-        return static_cast<std::uint64_t>(
-            (static_cast<unsigned __int128>(i) * stride_ + start_) % count_);
+        return static_cast<std::uint64_t>((static_cast<unsigned __int128>(i) * stride_ + start_) %
+                                          count_);
     }
 
 private:
@@ -66,9 +66,10 @@ bool Emulator::accept(const LaunchRequest& request) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > max_grid_x || grid.y > max_grid_yz ||
         grid.z > max_grid_yz) {
         start_report(ErrorCode::refused_launch);
-        report("a grid of (%u, %u, %u) blocks; each must be at least 1, x at most %u, y and z at "
-               "most %u",
-               grid.x, grid.y, grid.z, max_grid_x, max_grid_yz);
+        report(
+            "a grid of (%u, %u, %u) blocks; each must be at least 1, x at most %u, y and z at "
+            "most %u",
+            grid.x, grid.y, grid.z, max_grid_x, max_grid_yz);
         return false;
     }
     if (request.shared_bytes > max_shared_bytes) {
@@ -210,7 +211,8 @@ void* Emulator::shared_array(SharedSlot& slot, const char* name, std::size_t byt
     }
     const SharedMemory::Array* array = shared_memory_.place(slot.index, name, bytes, alignment);
     if (array == nullptr) {
-        fail(current(), "too much shared memory: '%s' of %zu bytes goes over %zu bytes a block, or %zu in "
+        fail(current(),
+             "too much shared memory: '%s' of %zu bytes goes over %zu bytes a block, or %zu in "
              "static arrays",
              name, bytes, max_shared_bytes, max_static_shared_bytes);
     }

@@ -10,9 +10,9 @@
 namespace fusegen_emulator {
 
 // Seed 0 runs the lowest-numbered ready thread. Any other seed ranks the warps at random and always
-// runs a lane of the highest-ranked warp that can go on, re-drawing a rank now and then. So one warp
-// gets as far ahead of another as the barriers allow, which shows a missing barrier; a uniformly
-// random order keeps the warps too close together for that.
+// runs a lane of the highest-ranked warp that can go on, re-drawing a rank now and then. So one
+// warp gets as far ahead of another as the barriers allow, which shows a missing barrier; a
+// uniformly random order keeps the warps too close together for that.
 class Scheduler {
 public:
     static constexpr int none = -1;
@@ -85,7 +85,8 @@ private:
     bool random_order_ = false;
     Random random_;
     std::uint32_t ready_lanes_[max_warps] = {};
-    std::uint32_t ready_ranks_ = 0;  // bit r: the warp of rank r has a ready lane; rank 0 runs first
+    std::uint32_t ready_ranks_ =
+        0;  // bit r: the warp of rank r has a ready lane; rank 0 runs first
     std::uint8_t warp_of_rank_[max_warps] = {};
     std::uint8_t rank_of_warp_[max_warps] = {};
 };

@@ -28,8 +28,7 @@ bool is_intact(const char* guard, std::size_t bytes) {
 
 }  // namespace
 
-SharedMemory::SharedMemory()
-    : arena_(static_cast<char*>(std::aligned_alloc(4096, arena_bytes))) {}
+SharedMemory::SharedMemory() : arena_(static_cast<char*>(std::aligned_alloc(4096, arena_bytes))) {}
 
 void SharedMemory::start_block(std::size_t dynamic_bytes) {
     for (const Array& array : arrays_) {

@@ -27,7 +27,8 @@ public:
         return static_cast<std::size_t>(slot) < by_slot_.size() ? by_slot_[slot] : nullptr;
     }
 
-    // Places a new array, filled with bytes that read as NaN. Null if the device's limits forbid it.
+    // Places a new array, filled with bytes that read as NaN. Null if the device's limits forbid
+    // it.
     const Array* place(int slot, const char* name, std::size_t bytes, std::size_t alignment);
 
     void* dynamic() const { return arrays_.front().begin; }
@@ -46,10 +47,10 @@ private:
     static constexpr std::size_t dynamic_alignment = 128;
 
     char* arena_;
-    std::size_t used_bytes_ = 0;      // of the arena
-    std::size_t payload_bytes_ = 0;   // of the arrays
-    std::size_t static_bytes_ = 0;    // of the static arrays
-    std::vector<Array> arrays_;       // the dynamic one first
+    std::size_t used_bytes_ = 0;     // of the arena
+    std::size_t payload_bytes_ = 0;  // of the arrays
+    std::size_t static_bytes_ = 0;   // of the static arrays
+    std::vector<Array> arrays_;      // the dynamic one first
     std::vector<void*> by_slot_;
 };
 

@@ -12,14 +12,15 @@ void Emulator::join_warp(Site site, std::uint32_t mask, WarpRequest& request) {
     Warp& warp = warps_[self.warp];
     const std::uint32_t own_bit = 1u << self.lane;
     if ((mask & own_bit) == 0) {
-        fail(self, "%s: the mask 0x%08x leaves out lane %u, which calls it",
-             SiteText(site).text, mask, self.lane);
+        fail(self, "%s: the mask 0x%08x leaves out lane %u, which calls it", SiteText(site).text,
+             mask, self.lane);
     }
     Rendezvous& rendezvous = warp.rendezvous_of(mask);
     if (rendezvous.arrived == 0) {
         rendezvous.site = site;
     } else if (!same_site(rendezvous.site, site)) {
-        fail(self, "%s meets lanes that wait in %s: the lanes of one warp operation must not diverge",
+        fail(self,
+             "%s meets lanes that wait in %s: the lanes of one warp operation must not diverge",
              SiteText(site).text, SiteText(rendezvous.site).text);
     }
     rendezvous.arrived |= own_bit;
@@ -50,9 +51,9 @@ void Emulator::complete(Warp& warp, unsigned warp_index, Rendezvous& rendezvous)
         const ShuffleOperands& operands = request.shuffle;
         if ((lanes >> operands.source_lane & 1) == 0) {
             const bool named = rendezvous.mask >> operands.source_lane & 1;
-            fail(threads_[warp_index * warp_lanes + lane], "%s: lane %u of warp %u reads from lane %u, which %s",
-                 SiteText(rendezvous.site).text, lane, warp_index,
-                 operands.source_lane,
+            fail(threads_[warp_index * warp_lanes + lane],
+                 "%s: lane %u of warp %u reads from lane %u, which %s",
+                 SiteText(rendezvous.site).text, lane, warp_index, operands.source_lane,
                  named ? "has exited or lies beyond the block" : "is not in the mask");
         }
         std::memcpy(operands.result, warp.requests[operands.source_lane]->shuffle.value,

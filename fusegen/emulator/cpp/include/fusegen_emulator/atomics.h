@@ -39,44 +39,43 @@ __forceinline__ T atomic_update(T* address, [[maybe_unused]] bool reads, Update 
 
 template <class T>
 __forceinline__ T atomicAdd(T* address, typename fusegen_emulator::Exactly<T>::type value) {
-    static_assert(fusegen_emulator::has_integer_atomics<T> ||
-                      fusegen_emulator::is_one_of<T, float, double>,
-                  "CUDA has no atomicAdd for this type");
+    static_assert(
+        fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, float, double>,
+        "CUDA has no atomicAdd for this type");
     return fusegen_emulator::atomic_update(address, true, [=](T old) { return old + value; });
 }
 
 template <class T>
 __forceinline__ T atomicMax(T* address, typename fusegen_emulator::Exactly<T>::type value) {
-    static_assert(fusegen_emulator::has_integer_atomics<T> ||
-                      fusegen_emulator::is_one_of<T, long long>,
-                  "CUDA has no atomicMax for this type");
+    static_assert(
+        fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, long long>,
+        "CUDA has no atomicMax for this type");
     return fusegen_emulator::atomic_update(address, true,
                                            [=](T old) { return old < value ? value : old; });
 }
 
 template <class T>
 __forceinline__ T atomicMin(T* address, typename fusegen_emulator::Exactly<T>::type value) {
-    static_assert(fusegen_emulator::has_integer_atomics<T> ||
-                      fusegen_emulator::is_one_of<T, long long>,
-                  "CUDA has no atomicMin for this type");
+    static_assert(
+        fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, long long>,
+        "CUDA has no atomicMin for this type");
     return fusegen_emulator::atomic_update(address, true,
                                            [=](T old) { return value < old ? value : old; });
 }
 
 template <class T>
 __forceinline__ T atomicExch(T* address, typename fusegen_emulator::Exactly<T>::type value) {
-    static_assert(
-        fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, float>,
-        "CUDA has no atomicExch for this type");
+    static_assert(fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, float>,
+                  "CUDA has no atomicExch for this type");
     return fusegen_emulator::atomic_update(address, false, [=](T) { return value; });
 }
 
 template <class T>
 __forceinline__ T atomicCAS(T* address, typename fusegen_emulator::Exactly<T>::type compare,
-                   typename fusegen_emulator::Exactly<T>::type value) {
-    static_assert(fusegen_emulator::has_integer_atomics<T> ||
-                      fusegen_emulator::is_one_of<T, unsigned short>,
-                  "CUDA has no atomicCAS for this type");
-    return fusegen_emulator::atomic_update(
-        address, true, [=](T old) { return old == compare ? value : old; });
+                            typename fusegen_emulator::Exactly<T>::type value) {
+    static_assert(
+        fusegen_emulator::has_integer_atomics<T> || fusegen_emulator::is_one_of<T, unsigned short>,
+        "CUDA has no atomicCAS for this type");
+    return fusegen_emulator::atomic_update(address, true,
+                                           [=](T old) { return old == compare ? value : old; });
 }

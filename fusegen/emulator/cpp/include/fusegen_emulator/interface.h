@@ -6,7 +6,8 @@
 
 #include "vector_types.h"
 
-// For the shim's own helpers: the checker must not see the emulator's bookkeeping as kernel accesses.
+// For the shim's own helpers: the checker must not see the emulator's bookkeeping as kernel
+// accesses.
 #define FUSEGEN_EMULATOR_UNCHECKED __attribute__((no_sanitize_thread))
 
 namespace fusegen_emulator {

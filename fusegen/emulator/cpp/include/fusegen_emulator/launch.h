@@ -16,13 +16,15 @@ void launch(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid, d
             std::size_t shared_bytes, void* /*stream*/, Arguments... arguments) {
     auto body = [=]() FUSEGEN_EMULATOR_UNCHECKED { kernel(arguments...); };
     using Body = decltype(body);
-    const LaunchRequest request{
-        kernel_name,  grid,
-        block,        shared_bytes,
-        [](const void* packed) FUSEGEN_EMULATOR_UNCHECKED {
-            (*static_cast<const Body*>(packed))();
-        },
-        &body,        instrumented};
+    const LaunchRequest request{kernel_name,
+                                grid,
+                                block,
+                                shared_bytes,
+                                [](const void* packed) FUSEGEN_EMULATOR_UNCHECKED {
+                                    (*static_cast<const Body*>(packed))();
+                                },
+                                &body,
+                                instrumented};
     fusegen_emulator_launch(&request);
 }
 

@@ -1,5 +1,5 @@
-// CUDA's math beyond the C library's. Approximate intrinsics are computed exactly: a test that needs
-// their rounding must not rely on the emulator.
+// CUDA's math beyond the C library's. Approximate intrinsics are computed exactly: a test that
+// needs their rounding must not rely on the emulator.
 #pragma once
 
 #include <math.h>

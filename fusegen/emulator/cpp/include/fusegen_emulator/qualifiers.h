@@ -1,5 +1,6 @@
 // CUDA's keywords: each means nothing, or its g++ twin, when a thread is a fiber on the CPU.
-// (g++ knows __restrict__ itself; __noinline__ is left out because g++'s own headers use that name.)
+// (g++ knows __restrict__ itself; __noinline__ is left out because g++'s own headers use that
+// name.)
 #pragma once
 
 #define __global__

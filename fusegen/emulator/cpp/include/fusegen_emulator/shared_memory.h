@@ -9,7 +9,7 @@ namespace fusegen_emulator {
 constexpr std::size_t least_shared_alignment = 16;
 
 template <class T, std::size_t count>
-inline T (&shared_array(SharedSlot& slot, const char* name))[count] {
+inline T (&shared_array(SharedSlot& slot, const char* name)) [count] {
     constexpr std::size_t alignment =
         alignof(T) > least_shared_alignment ? alignof(T) : least_shared_alignment;
     return *static_cast<T(*)[count]>(

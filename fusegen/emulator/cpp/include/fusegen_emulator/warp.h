@@ -71,19 +71,17 @@ namespace fusegen {
 
 // The value held by lane (own lane XOR lane_mask); every lane of `mask` must call it.
 template <class T>
-inline T shuffle_xor(
-    unsigned mask, T value, int lane_mask,
-    fusegen_emulator::Site site =
-        fusegen_emulator::caller_site(fusegen_emulator::Operation::shuffle)) {
+inline T shuffle_xor(unsigned mask, T value, int lane_mask,
+                     fusegen_emulator::Site site =
+                         fusegen_emulator::caller_site(fusegen_emulator::Operation::shuffle)) {
     return fusegen_emulator::shuffle_xor(site, mask, value, lane_mask);
 }
 
 // The value held by `lane`; every lane of `mask` must call it.
 template <class T>
-inline T shuffle(
-    unsigned mask, T value, int lane,
-    fusegen_emulator::Site site =
-        fusegen_emulator::caller_site(fusegen_emulator::Operation::shuffle)) {
+inline T shuffle(unsigned mask, T value, int lane,
+                 fusegen_emulator::Site site =
+                     fusegen_emulator::caller_site(fusegen_emulator::Operation::shuffle)) {
     return fusegen_emulator::shuffle_index(site, mask, value, lane);
 }
 
