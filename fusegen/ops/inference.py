@@ -19,13 +19,17 @@ class Accepts(Enum):
     NUMBERS = "numbers, not truth values"
     FLOATS = "floating-point tensors"
     DISCRETE = "integers or truth values"
+    SUMMANDS = "floating-point or int64 tensors"
+    TRUTH = "truth values"
 
     def admits(self, dtype: DType) -> bool:
         """Whether `dtype` is among them."""
         if self is Accepts.ANY:
             return True
-        if self is Accepts.NUMBERS:
-            return dtype.kind is not Kind.BOOL
+        if self in (Accepts.NUMBERS, Accepts.TRUTH):
+            return (dtype.kind is Kind.BOOL) is (self is Accepts.TRUTH)
+        if self is Accepts.SUMMANDS:
+            return dtype.is_float or dtype is DType.INT64
         return dtype.is_float is (self is Accepts.FLOATS)
 
 

@@ -28,8 +28,7 @@ from fusegen.ops.parameters import (
 )
 from fusegen.ops.record import OperationError
 
-# The distance from 1 to the next number of the compute type, which PyTorch's RMS norm takes where no
-# eps is given.
+# The distance from 1 to the next number of the compute type: PyTorch's default eps of an RMS norm.
 _EPSILON = {DType.FLOAT32: 2.0**-23, DType.FLOAT64: 2.0**-52}
 
 

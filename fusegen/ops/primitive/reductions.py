@@ -44,14 +44,14 @@ SUM = _reduction(
     Monoid.SUM,
     "torch.sum({input}, {dims}, keepdim={keepdim})",
     "The sum, in the operand's dtype.",
-    Accepts.NUMBERS,
+    Accepts.SUMMANDS,
 )
 PRODUCT = _reduction(
     "prod",
     Monoid.PRODUCT,
     "torch.prod({input}, {dims:only}, keepdim={keepdim})",
     "The product over one dim, in the operand's dtype.",
-    Accepts.NUMBERS,
+    Accepts.SUMMANDS,
 )
 AMAX = _reduction(
     "amax",
@@ -70,14 +70,14 @@ ANY = _reduction(
     Monoid.ANY,
     "torch.any({input}, {dims}, keepdim={keepdim})",
     "Whether any truth value holds.",
-    result=DType.BOOL,
+    Accepts.TRUTH,
 )
 ALL = _reduction(
     "all",
     Monoid.ALL,
     "torch.all({input}, {dims}, keepdim={keepdim})",
     "Whether every truth value holds.",
-    result=DType.BOOL,
+    Accepts.TRUTH,
 )
 ARGMAX = _reduction(
     "argmax",
