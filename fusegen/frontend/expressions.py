@@ -26,6 +26,7 @@ from fusegen.frontend.syntax import (
     Index,
     Keyword,
     ListDisplay,
+    Model,
     Name,
     Number,
     Pipe,
@@ -281,10 +282,11 @@ class Expressions(ABC):
             else:
                 arguments += self.arguments(stage, scope)
         elif isinstance(callee, Declarable):
+            name = callee.name.text if isinstance(callee, Model) else callee.name
             raise Problem(
                 f"{describe(callee)} needs its arguments before it can take a tensor",
                 stage.span,
-                "bind it first: name = Layer(...), then x |> name",
+                f"write {name}(...), with its arguments in the brackets",
             )
         return self.apply(callee, arguments, stage.span)
 

@@ -14,6 +14,7 @@ from fusegen.frontend.syntax import (
     Comparison,
     Definition,
     Expression,
+    Function,
     Input,
     Model,
     Name,
@@ -194,28 +195,28 @@ class _DefinitionCheck:
                 )
 
     def _report_unknown(self, name: Name) -> None:
-        later = self._scope.later.get(name.text)
-        if later is not None:
-            self._report.error(
-                f"'{name.text}' is used before it is defined",
-                name.span,
-                f"it is defined in line {later.line}; move that up",
-            )
-        elif name.text == THROWAWAY:
-            self._report.error(
-                "'_' holds no value", name.span, "bind the value to a name to use it"
-            )
-        elif name.text in _PYTORCH_PREFIXES:
-            self._report.error(
-                f"'{name.text}' is not known here",
-                name.span,
-                f"functions, layers and the model's own names stand alone, without '{name.text}.'",
-            )
+        text, later = name.text, self._scope.later.get(name.text)
+        message, hint = f"'{text}' is not known here", None
+        if text == THROWAWAY:
+            message, hint = "'_' holds no value", "bind the value to a name to use it"
+        elif later is not None:
+            message = f"'{text}' is used before it is defined"
+            hint = f"it is defined in line {later.line}; move that up"
+        elif text in _PYTORCH_PREFIXES:
+            hint = f"functions, layers and the model's own names stand alone, without '{text}.'"
+        elif isinstance(self._definition, Function) and self._is_of_a_model(text):
+            hint = f"a function sees only its own arguments: pass '{text}' as one"
         else:
-            visible = {*self._scope.locals, *self._known, *self._builtins}
-            self._report.error(
-                f"'{name.text}' is not known here", name.span, nearest(name.text, visible)
-            )
+            hint = nearest(text, {*self._scope.locals, *self._known, *self._builtins})
+        self._report.error(message, name.span, hint)
+
+    def _is_of_a_model(self, name: str) -> bool:
+        models = (d for d in self._known.values() if isinstance(d, Model))
+        return any(
+            name in (bound for bound, _ in _bound_names(model.statements))
+            or name in (parameter.name.text for parameter in model.parameters)
+            for model in models
+        )
 
     def _report_unused(self) -> None:
         for name, local in self._scope.locals.items():

@@ -54,6 +54,8 @@ def _position(diagnostic: Diagnostic) -> tuple[int, int]:
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The hint `did you mean '...'?` for a misspelt name, if one of `names` is close to it."""
     candidates = sorted(set(names))
+    if len(name) < 3:  # everything short is close to it
+        return None
     found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     if not found:  # `Relu` for `ReLU`
         found = [other for other in candidates if other.lower() == name.lower()]
