@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import Union  # at run time `|` does not take the forward reference in 3.10
 
 
@@ -125,6 +126,10 @@ class Integer:
             return whole
         if rest.constant is not None and divisor.constant is not None:
             return whole + rest.constant // divisor.constant
+        for factor in _common_factors(rest, divisor):
+            above, below = _split(rest, factor)
+            if is_below(below, factor):  # (f * a + b) // (f * g) == a // g for b < f
+                return whole + above // _whole_quotient(divisor, factor)
         return whole + _quotient(rest, divisor)
 
     def __mod__(self, other: IntegerLike) -> Integer:
@@ -134,6 +139,10 @@ class Integer:
             return rest
         if rest.constant is not None and divisor.constant is not None:
             return Integer.of(rest.constant % divisor.constant)
+        for factor in _common_factors(rest, divisor):
+            above, below = _split(rest, factor)
+            if is_below(below, factor):  # (f * a + b) % (f * g) == f * (a % g) + b for b < f
+                return factor * (above % _whole_quotient(divisor, factor)) + below
         return Integer((((Remainder(rest, divisor),), 1),))
 
     def substitute(self, values: Mapping[Symbol, IntegerLike]) -> Integer:
@@ -298,6 +307,29 @@ def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
             part = step * Integer((((symbol,), 1),))
             whole, rest = whole + part, rest - part * divisor
     return whole, rest
+
+
+def _common_factors(value: Integer, divisor: Integer) -> tuple[Integer, ...]:
+    """What the divisor, a single term, has in common with terms of `value`, without 1 and itself."""
+    if len(divisor.terms) != 1:
+        return ()
+    ((monomial, number),) = divisor.terms
+    found: dict[Integer, None] = {}
+    for atoms, coefficient in value.terms:
+        left = list(atoms)
+        shared = []
+        for atom in monomial:
+            if atom in left:
+                left.remove(atom)
+                shared.append(atom)
+        found[Integer(((tuple(shared), gcd(coefficient, number)),))] = None
+    return tuple(factor for factor in found if factor not in (ONE, divisor))
+
+
+def _whole_quotient(value: Integer, factor: Integer) -> Integer:
+    quotient = divide_exactly(value, factor)
+    assert quotient is not None
+    return quotient
 
 
 def _divide_term(term: tuple[Monomial, int], divisor: tuple[Monomial, int]) -> Integer | None:

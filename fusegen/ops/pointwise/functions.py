@@ -48,7 +48,10 @@ CEIL = _rounding("ceil", "Rounded up.")
 TRUNC = _rounding("trunc", "Rounded towards zero.")
 ROUND = _rounding("round", "Rounded to the nearest integer, halves to even.")
 
+CLONE = unary("clone", "{input}", "torch.clone({input})", "A copy.", accepts=Accepts.ANY)
+
 RECORDS = (
+    CLONE,
     EXP,
     EXP2,
     EXPM1,
