@@ -72,6 +72,13 @@ def launch_block_votes(runtime: EmulatorRuntime, kernel: Kernel) -> str | None:
     return kernel(x, y, 2, 64)
 
 
+def launch_warp_exchange(runtime: EmulatorRuntime, kernel: Kernel) -> str | None:
+    x, y = np.arange(96, dtype=np.uint8), np.zeros(96, np.uint8)
+    expose(runtime, x, initialised=True)
+    expose(runtime, y, initialised=False)
+    return kernel(x, y)
+
+
 LAUNCHES: dict[str, Launch] = {
     "block_softmax": launch_softmax,
     "tiled_matmul": launch_matmul,
@@ -79,6 +86,7 @@ LAUNCHES: dict[str, Launch] = {
     "reverse_rows": launch_reverse_rows,
     "histogram": launch_histogram,
     "block_votes": launch_block_votes,
+    "warp_exchange": launch_warp_exchange,
 }
 
 # A read that comes too early is a race with an earlier write, or finds that there was none.
@@ -90,6 +98,9 @@ ACCESS_FAULTS = [
     ("block_softmax", "MISSING_BARRIER_BEFORE_REUSE", "race: "),
     ("tiled_matmul", "MISSING_BARRIER_AFTER_WRITE", TOO_EARLY),
     ("tiled_matmul", "MISSING_BARRIER_BEFORE_REUSE", "race: "),
+    ("warp_exchange", "MISSING_SYNCWARP", TOO_EARLY),
+    ("warp_exchange", "SHUFFLE_AS_SYNCWARP", "race: "),
+    ("warp_exchange", "NEIGHBOUR_IN_ANOTHER_WARP", TOO_EARLY),
     ("histogram", "PLAIN_UPDATE_IN_BLOCK", "race: "),
     ("histogram", "PLAIN_UPDATE_BETWEEN_BLOCKS", "race between blocks: "),
     ("histogram", "READ_BETWEEN_BLOCKS", "race"),

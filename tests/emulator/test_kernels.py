@@ -130,6 +130,16 @@ def test_block_votes(
     )
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_exchanged_within_warps(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, seed: int, check: bool
+) -> None:
+    x, y = np.arange(96, dtype=np.uint8), np.zeros(96, np.uint8)
+    start(runtime, seed, check, [x], y)
+    assert load_kernel("warp_exchange", check=check)(x, y) is None
+    np.testing.assert_array_equal(y, x ^ 1)
+
+
 def test_vectors_from_1_to_64_bytes(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, check: bool
 ) -> None:
