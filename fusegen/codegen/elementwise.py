@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.loops import VectorLoop
+from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.plan.kernels import ElementwisePlan
@@ -33,7 +33,7 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     values = tuple(store.value for store in plan.stores)
     scope = Scope.of(values, plan.written, stored_integers(plan.stores), (plan.count,))
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
-    statements = Statements(scope.names, scope.symbols, loop.load)
+    statements = Statements(scope.names, scope.symbols, loop.load, scalar_load(scope))
     for store in plan.stores:
         statements.lines.append(loop.store(store, statements.value(store.value)))
     body = statements.drain()

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.scope import Scope
-from fusegen.codegen.statements import Statements
 from fusegen.ir.integers import ONE, Integer, Symbol
 from fusegen.plan.access import Access, access
-from fusegen.plan.expressions import Expression, Load
+from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import Store
 
 
@@ -38,7 +37,7 @@ class VectorLoop:
         kind = access(load.offset, self.step, self.vector, self.multiple)
         name = self.scope.buffer(load.buffer)
         if kind is not Access.CONTIGUOUS:
-            return f"{name}[{self.scope.address(load)}]"
+            return scalar_load(self.scope)(load)
         if load not in self.vectors:
             variable = self.scope.names.fresh(f"{name}_vector")
             address = self.scope.address(load, self._at_first())
@@ -72,15 +71,3 @@ class VectorLoop:
 def scalar_load(scope: Scope) -> Callable[[Load], str]:
     """Loads one element where the loop variables point."""
     return lambda load: f"{scope.buffer(load.buffer)}[{scope.address(load)}]"
-
-
-def varying(expression: Expression, symbols: frozenset[Symbol]) -> bool:
-    """Whether an expression depends directly on one of `symbols`."""
-    return bool(expression.symbols & symbols)
-
-
-def fresh_statements(
-    scope: Scope, load: Callable[[Load], str], known: dict[Expression, str]
-) -> Statements:
-    """Statements in `scope` that start from what is known."""
-    return Statements(scope.names, scope.symbols, load, dict(known))

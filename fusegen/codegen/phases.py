@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.elementwise import mentions
-from fusegen.codegen.loops import VectorLoop
+from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.plan.buffers import state_bytes
@@ -16,7 +16,6 @@ from fusegen.plan.expressions import (
     Accumulator,
     Expression,
     Literal,
-    Load,
     PartialStates,
     Reduced,
     Select,
@@ -126,7 +125,8 @@ class _Writer:
         self.state_of: dict[Reduced, str] = {}
         domain = program.domain
         self.column = domain.column.symbols() - domain.columns.symbols()
-        self.row = Statements(scope.names, scope.symbols, self._row_load)
+        self.load = scalar_load(scope)
+        self.row = Statements(scope.names, scope.symbols, self.load, self.load)
 
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
@@ -136,7 +136,8 @@ class _Writer:
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
-        element = Statements(scope.names, scope.symbols, loop.load, {**self.row.known, **known})
+        known |= self.row.known
+        element = Statements(scope.names, scope.symbols, loop.load, self.load, known)
         reductions = tuple(self._feed(r, element) for r in phase.reductions)
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
@@ -151,9 +152,6 @@ class _Writer:
             tuple(loop.after),
             mentions((*body, *loop.before, *loop.after), "column"),
         )
-
-    def _row_load(self, load: Load) -> str:
-        return f"{self.scope.buffer(load.buffer)}[{self.scope.address(load)}]"
 
     def _feed(self, reduction: Reduced, element: Statements) -> ReductionText:
         names, operand = self.scope.names, reduction.operand

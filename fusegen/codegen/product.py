@@ -140,7 +140,8 @@ def _element_lines(epilogue: ElementEpilogue, scope: Scope) -> tuple[str, ...]:
     known: dict[Expression, str] = {
         e: "accumulators[i][j]" for e in walk(values) if isinstance(e, Accumulator)
     }
-    statements = Statements(scope.names, scope.symbols, scalar_load(scope), known)
+    load = scalar_load(scope)
+    statements = Statements(scope.names, scope.symbols, load, load, known)
     for store in epilogue.stores:
         value = statements.value(store.value)
         target = f"{scope.buffer(store.buffer)}[{scope.text(store.position)}]"

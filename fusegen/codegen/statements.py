@@ -29,12 +29,14 @@ class Statements:
     """Writes expressions as statements into `lines`, remembering which variable holds what.
 
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
-    loop variables and sizes; `load` writes a load's right side in its storage type.
+    loop variables and sizes; `load` writes a load's right side in its storage type, `guarded_load`
+    does so where only one side of a selection may be read, so nothing may be loaded ahead.
     """
 
     names: Names
     symbols: Mapping[Symbol, str]
     load: LoadText
+    guarded_load: LoadText
     known: dict[Expression, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -61,15 +63,15 @@ class Statements:
 
     def _write(self, expression: Expression) -> None:
         if isinstance(expression, (Literal, Size)):
-            self.known[expression] = self._inline(expression)
+            self.known[expression] = self._inline(expression, self.load)
             return
-        text = self._inline(expression)
+        text = self._inline(expression, self.load)
         suffix = "_value" if isinstance(expression, Load) else ""
         variable = self.names.fresh(f"{expression.name}{suffix}")
         self.lines.append(f"const {compute_type(expression.dtype)} {variable} = {text};")
         self.known[expression] = variable
 
-    def _inline(self, expression: Expression) -> str:
+    def _inline(self, expression: Expression, load: LoadText) -> str:
         """The expression as one C++ expression over what is known; the arguments of a selection,
         which only the chosen side may evaluate, are written out in full."""
         if expression in self.known:
@@ -80,7 +82,7 @@ class Statements:
             size = integer(expression.size, self.symbols)
             return f"static_cast<{compute_type(expression.dtype)}>({size})"
         if isinstance(expression, Load):
-            text = self.load(expression)
+            text = load(expression)
             if expression.dtype.compute is expression.dtype:
                 return text
             return f"convert<{compute_type(expression.dtype)}>({text})"
@@ -89,12 +91,12 @@ class Statements:
                 f"{factor(expression.coordinate, self.symbols)} < "
                 f"{factor(expression.bound, self.symbols)}"
             )
-            below, otherwise = (self._inline(a) for a in expression.arguments)
+            below, otherwise = (self._inline(a, self.guarded_load) for a in expression.arguments)
             return f"{condition} ? ({below}) : ({otherwise})"
         assert isinstance(expression, Compute), f"{expression.name} is not available here"
-        return self._compute(expression)
+        return self._compute(expression, load)
 
-    def _compute(self, expression: Compute) -> str:
+    def _compute(self, expression: Compute, load: LoadText) -> str:
         operation = expression.operation
         groups = by_parameter(operation.parameters, expression.operands, expression.attributes)
         common = _common_dtype(expression)
@@ -102,15 +104,15 @@ class Statements:
         for name, operands in groups.items():
             if operands:
                 (operand,) = operands
-                texts[name] = self._operand(operand, common)
+                texts[name] = self._operand(operand, common, load)
         for parameter in operation.parameters:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
                 texts[parameter.name] = _attribute(value, parameter.kind, common)
         return operation.cuda.format(**texts)
 
-    def _operand(self, operand: Expression, common: DType) -> str:
-        text = self._inline(operand)
+    def _operand(self, operand: Expression, common: DType, load: LoadText) -> str:
+        text = self._inline(operand, load)
         text = text if operand in self.known else f"({text})"
         plain = operand.dtype is DType.BOOL or operand.dtype.compute is common.compute
         return text if plain else f"convert<{compute_type(common)}>({text})"
