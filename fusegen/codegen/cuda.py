@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from fusegen.codegen.elementwise import ElementwiseText, elementwise_text
 from fusegen.codegen.environment import environment, tidy
+from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.product import ProductText, product_text
 from fusegen.codegen.rows import RowText, rows_text
-from fusegen.plan.kernels import ElementwisePlan, LibraryPlan, ModulePlan, ProductPlan, Step
+from fusegen.plan.kernels import (
+    ElementwisePlan,
+    LibraryPlan,
+    ModulePlan,
+    ProductPlan,
+    RowPlan,
+)
+
+KernelStep = ElementwisePlan | RowPlan | ProductPlan
+FamilyText = ElementwiseText | RowText | ProductText
+
+SKELETONS = {
+    ElementwiseText: "kernels/elementwise.cu.j2",
+    RowText: "kernels/rows.cu.j2",
+    ProductText: "kernels/product.cu.j2",
+}
 
 
-def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> str:
+@dataclass(frozen=True)
+class CudaSource:
+    """A `.cu` file: its text, and the launcher each of its kernels exports, by the kernel's name
+    (`launch_<name>`)."""
+
+    text: str
+    launchers: Mapping[str, Signature]
+
+
+def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
     """All kernels of the plan as one CUDA file; `header` is its comment, line by line."""
-    kernels = [_kernel(step) for step in plan.steps if not isinstance(step, LibraryPlan)]
+    kernels = [_fill(step) for step in plan.steps if not isinstance(step, LibraryPlan)]
     template = environment().get_template("module.cu.j2")
-    return tidy(template.render(header=header, kernels=kernels))
+    text = template.render(header=header, kernels=[_render(kernel) for kernel in kernels])
+    return CudaSource(tidy(text), {k.kernel.name: k.kernel.signature for k in kernels})
 
 
-def _kernel(step: Step) -> str:
-    assert not isinstance(step, LibraryPlan)
-    text: ElementwiseText | ProductText | RowText
+def _fill(step: KernelStep) -> FamilyText:
     if isinstance(step, ElementwisePlan):
-        family, text = "elementwise", elementwise_text(step)
-    elif isinstance(step, ProductPlan):
-        family, text = "product", product_text(step)
-    else:
-        family, text = "rows", rows_text(step)
-    return environment().get_template(f"kernels/{family}.cu.j2").render(text=text)
+        return elementwise_text(step)
+    if isinstance(step, ProductPlan):
+        return product_text(step)
+    return rows_text(step)
+
+
+def _render(text: FamilyText) -> str:
+    return environment().get_template(SKELETONS[type(text)]).render(text=text)

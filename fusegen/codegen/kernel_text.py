@@ -7,10 +7,23 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.scope import Scope
+from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import KernelPlan
 
 COMMENT_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel's launcher takes, in this order: for each of `reads` a pointer, followed by
+    its strides if it is in `strided`; a pointer for each of `writes`; the values of `sizes`; and
+    the stream."""
+
+    reads: tuple[Buffer, ...]
+    strided: frozenset[Buffer]
+    writes: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...]
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,7 @@ class KernelText:
     """
 
     name: str
+    signature: Signature
     comment: tuple[str, ...]
     parameters: tuple[str, ...]
     host_parameters: tuple[str, ...]
@@ -40,6 +54,7 @@ class KernelText:
         buffers = dict.fromkeys((*scope.loads, *scope.stores))
         return KernelText(
             plan.name,
+            Signature(scope.loads, frozenset(scope.strided), scope.stores, scope.size_symbols),
             _comment(plan),
             scope.parameters,
             _host_parameters(scope),
@@ -55,11 +70,6 @@ class KernelText:
             for name, itemsize in self.alignments
         ]
         return " && ".join(conditions) or "true"
-
-
-def argument_order(scope: Scope) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The buffers a launcher takes: those read, then those written."""
-    return scope.loads, scope.stores
 
 
 def _host_parameters(scope: Scope) -> tuple[str, ...]:
