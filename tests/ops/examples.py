@@ -84,11 +84,11 @@ def values_for(
     sizes: Mapping[str, int],
     seed: int,
     *,
-    special: bool = False,
+    special: Sequence[Node] = (),
     zeros: bool = True,
 ) -> dict[Node, torch.Tensor]:
-    """Tensors for placeholders: normal numbers, small integers, or coin tosses by dtype; with
-    `special`, every third element of a floating-point one is from `SPECIAL`; without `zeros`, no
+    """Tensors for placeholders: normal numbers, small integers, or coin tosses by dtype; every
+    third element of a floating-point one among `special` is from `SPECIAL`; without `zeros`, no
     integer is 0, since a CPU cannot divide by it."""
     generator = torch.Generator().manual_seed(seed)
     values = {}
@@ -97,7 +97,7 @@ def values_for(
         dtype = torch_dtype(node.dtype)
         if node.dtype.is_float:
             x = torch.randn(shape, generator=generator, dtype=torch.float64)
-            if special:
+            if node in special:
                 chosen = torch.randint(0, len(SPECIAL), shape, generator=generator)
                 here = torch.randint(0, 3, shape, generator=generator) == 0
                 x = torch.where(here, torch.tensor(SPECIAL, dtype=torch.float64)[chosen], x)
