@@ -54,7 +54,7 @@ class KernelText:
         buffers = dict.fromkeys((*scope.loads, *scope.stores))
         return KernelText(
             plan.name,
-            Signature(scope.loads, frozenset(scope.strided), scope.stores, scope.size_symbols),
+            Signature(scope.loads, frozenset(scope.strided), scope.stores, scope.host_sizes),
             _comment(plan),
             scope.parameters,
             _host_parameters(scope),

@@ -110,11 +110,6 @@ class Scope:
         )
 
     @property
-    def size_symbols(self) -> tuple[Symbol, ...]:
-        """The sizes that are parameters, in their order."""
-        return tuple(symbol for symbol in self.symbols if symbol.extent is None)
-
-    @property
     def strided(self) -> tuple[Buffer, ...]:
         """The buffers read that may come with any strides."""
         return tuple(b for b in self.loads if _is_strided(b))
