@@ -25,6 +25,8 @@ def _scaled(operand: Node, alpha: int | float) -> Node:
             f"alpha is {alpha}, and integers can only be scaled by an integer",
             "give an integer alpha, or convert the tensors to float32",
         )
+    if operand.operation is CONSTANT:
+        return build.constant(_scalar(operand.attributes, "value") * alpha, operand.dtype)
     return operand if alpha == 1 else build.mul(operand, alpha)
 
 
