@@ -55,18 +55,12 @@ def match(
     return found
 
 
-def require(
-    callee: str, parameters: Mapping[str, bool], found: Mapping[str, Argument], span: Span
-) -> None:
-    """Raise Problem where one is missing; `parameters` says of each whether it may be."""
-    missing = [name for name, optional in parameters.items() if not (optional or name in found)]
+def require(callee: str, needed: Iterable[str], found: Mapping[str, Argument], span: Span) -> None:
+    """Raise Problem where one of the needed arguments is missing."""
+    missing = [name for name in needed if name not in found]
     if missing:
         plural = "s" if len(missing) > 1 else ""
-        raise Problem(
-            f"{callee} needs the argument{plural} {listing(missing)}",
-            span,
-            f"it takes {listing(parameters)}",
-        )
+        raise Problem(f"{callee} needs the argument{plural} {listing(missing)}", span)
 
 
 def bind(
@@ -80,7 +74,7 @@ def bind(
     last_is_list = bool(parameters) and parameters[-1].kind in _LISTS
     hint = f"write '{names[-1]}' as one list: [a, b]" if last_is_list else None
     found = match(callee, names, arguments, span, many_hint=hint)
-    require(callee, {p.name: p.default is not REQUIRED for p in parameters}, found, span)
+    require(callee, (p.name for p in parameters if p.default is REQUIRED), found, span)
     values: dict[str, Value] = {}
     for parameter in parameters:
         if parameter.name in found:

@@ -115,8 +115,7 @@ class Calls(Expressions):
         """The parameters of a function or model with their values; a default may use the
         parameters before it. Raises Problem for a missing or unknown argument."""
         found = match(callee, [p.name.text for p in parameters], arguments, span)
-        optional = {p.name.text: p.default is not None for p in parameters}
-        require(callee, optional, found, span)
+        require(callee, (p.name.text for p in parameters if p.default is None), found, span)
         scope: Scope = {}
         for parameter in parameters:
             name = parameter.name.text
@@ -147,7 +146,7 @@ class Calls(Expressions):
         names = ["input"] if layer.arity == 1 else [f"input{i + 1}" for i in range(layer.arity)]
         shown = describe(module) if module.path else layer.name
         found = match(shown, names, arguments, span)
-        require(shown, dict.fromkeys(names, False), found, span)
+        require(shown, names, found, span)
         inputs: list[Node] = []
         for argument in found.values():
             if not isinstance(argument.value, Node):

@@ -69,12 +69,13 @@ def elaborate(
 def _checked(model: Model, arguments: Mapping[str, ArgumentValue]) -> Mapping[str, ArgumentValue]:
     """The arguments, if the model takes exactly these."""
     name = model.name.text
-    parameters = {parameter.name.text: parameter for parameter in model.parameters}
-    for unknown in arguments.keys() - parameters.keys():
+    parameters = [parameter.name.text for parameter in model.parameters]
+    for unknown in sorted(arguments.keys() - set(parameters)):
         takes = f"its arguments are {listing(parameters)}" if parameters else "it takes none"
         hint = nearest(unknown, parameters) or takes
         raise FusegenError(f"model '{name}' has no argument '{unknown}'", hint)
-    missing = [n for n, p in parameters.items() if p.default is None and n not in arguments]
+    needed = [p.name.text for p in model.parameters if p.default is None]
+    missing = [parameter for parameter in needed if parameter not in arguments]
     if missing:
         plural = "s" if len(missing) > 1 else ""
         raise FusegenError(

@@ -191,7 +191,7 @@ class Elaborator(Calls):
         shown = describe(module)
         names = [s.name.text for s in module.definition.statements if isinstance(s, Input)]
         found = match(shown, names, arguments, span)
-        require(shown, dict.fromkeys(names, False), found, span)
+        require(shown, names, found, span)
 
         def take(declared: Input, scope: Scope) -> Value:
             given = found[declared.name.text]
