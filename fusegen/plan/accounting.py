@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.ops.record import Monoid
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.expressions import (
     Compute,
@@ -14,6 +15,22 @@ from fusegen.plan.expressions import (
     walk,
 )
 from fusegen.plan.kernels import Phase, RowProgram, Store
+
+
+# Instructions to take one element into a reduction's state: those with a division or exponential
+# are dear, and an index takes a comparison more.
+PUSH_COST = {
+    Monoid.SUM: 1,
+    Monoid.PRODUCT: 1,
+    Monoid.MAXIMUM: 2,
+    Monoid.MINIMUM: 2,
+    Monoid.ANY: 1,
+    Monoid.ALL: 1,
+    Monoid.ARGMAX: 6,
+    Monoid.ARGMIN: 6,
+    Monoid.LOG_SUM_EXP: 16,
+    Monoid.MOMENTS: 14,
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ def row_work(program: RowProgram, hints: SizeHints) -> Work:
     for phase in program.phases:
         expressions = phase_expressions(phase)
         reads += _load_bytes(expressions, hints)
-        flops += count * (_cost(expressions) + 2 * len(phase.reductions))
+        flops += count * (_cost(expressions) + sum(PUSH_COST[r.monoid] for r in phase.reductions))
         writes += store_bytes(phase.stores, hints)
     row_values = tuple(store.value for store in program.row_stores)
     flops += rows * _cost(tuple(walk(row_values)))

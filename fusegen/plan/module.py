@@ -94,5 +94,8 @@ def _suffix(step: Step) -> str:
 
 
 def _stem(group: Group) -> str:
-    names = dict.fromkeys(node.name or node.written_as for node in group.nodes)
-    return "_".join(re.sub(r"\W", "_", name) for name in [*names][:NAME_PARTS])
+    named: dict[str, str] = {}
+    for node in group.nodes:
+        operation = node.written_as
+        named[operation] = node.name or named.get(operation, operation)
+    return "_".join(re.sub(r"\W", "_", name) for name in [*named.values()][:NAME_PARTS])

@@ -26,6 +26,7 @@ STRATEGIES = (
     Strategy("product with partial row reductions", product.plan_partials),
     Strategy("elementwise", elementwise.plan),
     Strategy("rows in one kernel", rows.plan),
+    Strategy("rows in one kernel, variances in one pass", rows.plan_one_pass),
     Strategy("rows split across blocks", rows.plan_split),
 )
 

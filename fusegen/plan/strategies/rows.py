@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, TensorType
 from fusegen.ir.integers import ONE, Integer
-from fusegen.ops.record import LibraryCall, Product, Reduction
+from fusegen.ops.record import LibraryCall, Monoid, Product, Reduction
 from fusegen.plan.access import Access, access
 from fusegen.plan.accounting import row_work
 from fusegen.plan.buffers import Buffer, BufferRole, state_bytes
@@ -35,8 +35,25 @@ OUTER_ROWS = 32
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, ...]:
     """All of it in one kernel, each row by a warp, by a block, or beside its neighbours."""
+    return _plan_whole_rows(group, context, two_pass=True)
+
+
+def plan_one_pass(group: Group, context: Context) -> tuple[RowPlan, ...]:
+    """The same with variances by Welford's recurrence: more arithmetic, one pass less over rows
+    that are too long to keep."""
+    moments = [n for n in group.having(Reduction) if _is_moments(n)]
+    if not moments:
+        raise NotApplicable("there is no variance that could save a pass")
+    return _plan_whole_rows(group, context, two_pass=False)
+
+
+def _is_moments(node: Node) -> bool:
+    return isinstance(node.operation, Reduction) and node.operation.monoid is Monoid.MOMENTS
+
+
+def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple[RowPlan, ...]:
     domain = domain_of(group)
-    evaluator = context.evaluator(group, domain=domain)
+    evaluator = context.evaluator(group, domain=domain, two_pass=two_pass)
     elements, rows = stores_of(group, context, evaluator)
     keeping = build_program(domain, elements, rows, (), keep=True)
     streaming = build_program(domain, elements, rows, (), keep=False)
