@@ -16,7 +16,6 @@ from fusegen.plan.expressions import (
 )
 from fusegen.plan.kernels import Phase, RowProgram, Store
 
-
 # Instructions to take one element into a reduction's state: those with a division or exponential
 # are dear, and an index takes a comparison more.
 PUSH_COST = {

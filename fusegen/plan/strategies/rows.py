@@ -58,8 +58,8 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
     keeping = build_program(domain, elements, rows, (), keep=True)
     streaming = build_program(domain, elements, rows, (), keep=False)
     shape = _shape(domain, keeping, context)
-    columns = domain.columns.constant
-    if columns is not None and shape.cache_bytes(keeping, columns) > context.device.shared_memory:
+    columns = context.hints.value(domain.columns)
+    if shape.cache_bytes(keeping, columns) > context.device.shared_memory:
         keeping = streaming
     return (_row_plan(group, keeping, streaming, shape, context),)
 
