@@ -14,6 +14,7 @@ from fusegen.ops.record import (
     CONSTANT,
     REQUIRED,
     SIZE_VALUE,
+    Composite,
     OperationError,
     Parameter,
     ParameterKind,
@@ -56,7 +57,10 @@ def call(record: Record, operands: Sequence[Operand | None], **attributes: Attri
     if isinstance(record, Pointwise) and record.floating:
         nodes = _to_floats(nodes)
     complete = Attributes(tuple(_complete(record, operands, attributes)))
-    result = record.infer(tuple(node.type for node in nodes), complete)
+    if isinstance(record, Composite):  # it may look at what its constants are
+        result = record.decompose(tuple(nodes), complete).type
+    else:
+        result = record.infer(tuple(node.type for node in nodes), complete)
     return Node(record, tuple(nodes), complete, result)
 
 

@@ -85,6 +85,10 @@ LAYERS: Mapping[str, Layer] = MappingProxyType(
     }
 )
 
+UNARY_OPERATORS: Mapping[str, Record] = MappingProxyType(
+    {"-": arithmetic.NEG, "~": logic.BITWISE_NOT, "not": logic.LOGICAL_NOT}
+)
+
 OPERATORS: Mapping[str, Record] = MappingProxyType(
     {
         "+": arithmetic.ADD,
