@@ -1,0 +1,36 @@
+"""Timing on a GPU: all candidates in one run, the cache flushed before each call, medians."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+
+import torch
+
+# More than any L2 cache of today, in bytes.
+FLUSH_BYTES = 256 * 1024 * 1024
+
+
+def time_together(
+    candidates: Mapping[str, Callable[[], object]], rounds: int = 30, warm_up: int = 5
+) -> dict[str, float]:
+    """The median time of a call of each candidate, in milliseconds.
+
+    The candidates take turns, so that all see the same clocks; the L2 cache is overwritten before
+    each call, outside the timed window.
+    """
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    for call in candidates.values():
+        for _ in range(warm_up):
+            call()
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, call in candidates.items():
+            flush.zero_()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            samples[name].append(start.elapsed_time(end))
+    return {name: statistics.median(times) for name, times in samples.items()}
