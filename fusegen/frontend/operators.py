@@ -16,7 +16,7 @@ from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.ops.build import call
 from fusegen.ops.record import OperationError
-from fusegen.ops.registry import FUNCTIONS, OPERATORS
+from fusegen.ops.registry import OPERATORS, UNARY_OPERATORS
 
 Number = bool | int | float
 
@@ -46,7 +46,6 @@ _UNARY: dict[str, Callable[..., Number]] = {
     "not": operator.not_,
     "~": operator.invert,
 }
-_UNARY_FUNCTIONS = {"-": "neg", "not": "logical_not", "~": "bitwise_not"}
 _SIZES: dict[str, Callable[[Integer, Integer], Integer]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -73,7 +72,7 @@ MAXIMUM_TERMS = 100  # of a symbolic size; products of sums grow without bound
 
 def binary(symbol: str, left: Value, right: Value) -> Value:
     """`left symbol right`. Raises OperationError for operands the operator does not take."""
-    if is_number(left) and is_number(right):
+    if symbol in _BINARY and is_number(left) and is_number(right):
         if symbol == "**" and _is_huge_power(left, right):
             raise OperationError(f"{left} ** {right} is beyond a 64-bit integer")
         return _computed(_BINARY[symbol], left, right)
@@ -84,6 +83,10 @@ def binary(symbol: str, left: Value, right: Value) -> Value:
         return _simplified(symbol, _SIZES[symbol](sizes[0], sizes[1]))
     for side, value in (("left", left), ("right", right)):
         _check_operand(symbol, value, f"its {side} side")
+        if symbol == "@" and not isinstance(value, Node):
+            raise OperationError(
+                f"'@' multiplies matrices, but its {side} side is {describe(value)}"
+            )
     try:
         return call(OPERATORS[symbol], (left, right))  # type: ignore[arg-type]
     except OperationError as error:
@@ -99,7 +102,7 @@ def unary(symbol: str, operand: Value) -> Value:
     _check_operand(symbol, operand, "its operand")
     if symbol == "+":
         return operand
-    return call(FUNCTIONS[_UNARY_FUNCTIONS[symbol]], (operand,))  # type: ignore[arg-type]
+    return call(UNARY_OPERATORS[symbol], (operand,))  # type: ignore[arg-type]
 
 
 def on_numbers(function: str, numbers: Sequence[Value]) -> Value | None:
