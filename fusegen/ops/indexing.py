@@ -67,9 +67,8 @@ def _at(x: Node, dim: int, position: Integer) -> Node:
     if position.constant is not None and position.constant < 0:
         position = position + size
     if not (is_never_negative(position) and is_never_negative(size - position - 1)):
-        raise OperationError(
-            f"index {position} is not surely inside dim {dim} of {x.type}, whose size is {size}"
-        )
+        verb = "lies" if (size - position).constant is not None else "may lie"
+        raise OperationError(f"index {position} {verb} outside dim {dim}, whose size is {size}")
     return build.take(x, dim, position, position + 1)
 
 

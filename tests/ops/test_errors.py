@@ -79,7 +79,7 @@ def refused(
         ("chunk", [("n", 3)], {"chunks": 2, "dim": 0}, "constant size", "argument"),
         ("split", [(6, 3)], {"split_size_or_sections": (2, 3), "dim": 0}, "add up to 5", None),
         ("clamp", [(2, 3)], {}, "needs min, max, or both", None),
-        ("var", [(2, 3)], {"unbiased": True, "correction": 1}, "the same thing", "only one"),
+        ("var", [(2, 3)], {"unbiased": False, "correction": 1}, "the same thing", "only one"),
         ("gelu", [(2, 3)], {"approximate": "exact"}, "cannot be 'exact'", "'none' or 'tanh'"),
     ],
 )

@@ -202,11 +202,11 @@ def _variance(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     (x,) = operands
     require(x.type, Accepts.FLOATS)
     over, keepdim = _arguments(x, attributes)
-    unbiased, correction = attributes["unbiased"], attributes["correction"]
-    if unbiased is not None and correction is not None:
-        raise OperationError("unbiased and correction say the same thing", "give only one of them")
+    unbiased, correction = attributes.flag("unbiased"), attributes["correction"]
     if correction is None:
-        correction = 0 if unbiased is False else 1
+        correction = 1 if unbiased else 0
+    elif not unbiased:
+        raise OperationError("unbiased and correction say the same thing", "give only one of them")
     assert isinstance(correction, (int, float))
     deviations = build.squared_deviations(build.to_compute(x), over, keepdim)
     divisor = _divisor(build.count(x.shape, over), correction, deviations.dtype)
@@ -221,7 +221,7 @@ def _std(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.cast(build.sqrt(_variance(operands, attributes)), operands[0].dtype)
 
 
-_SPREAD = (INPUT, DIMS, flag("unbiased", None), KEEPDIM, number("correction", None))
+_SPREAD = (INPUT, DIMS, flag("unbiased", True), KEEPDIM, number("correction", None))
 VAR = composite(
     "var",
     _SPREAD,
