@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.elementwise import mentions
@@ -23,8 +24,55 @@ from fusegen.plan.expressions import (
 )
 from fusegen.plan.kernels import Phase, RowProgram
 
-# Where a slot's element for the first column of a thread's vector lies: the slot's number to text.
-CacheAddress = Callable[[int], str]
+
+class Slots(Protocol):
+    """How a phase reads and writes the values that it keeps for later ones."""
+
+    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+        """The text of the kept value inside the element loop."""
+
+    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+        """The statement inside the element loop that keeps `text`."""
+
+
+@dataclass(frozen=True)
+class MemorySlots:
+    """Slots in shared memory; `address` is where a slot's element for the first column of a
+    thread's vector lies."""
+
+    address: Callable[[int], str]
+
+    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+        """An element of a vector loaded ahead of the element loop."""
+        variable = loop.scope.names.fresh(f"kept_{value.name}")
+        dtype = compute_type(value.dtype)
+        loop.before.append(
+            f"const auto {variable} = load_vector<{dtype}, vector>({self.address(slot)});"
+        )
+        return f"{variable}[element]"
+
+    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+        """Into a vector that is stored behind the element loop."""
+        variable = loop.scope.names.fresh(f"kept_{value.name}")
+        dtype = compute_type(value.dtype)
+        loop.before.append(f"Vector<{dtype}, vector> {variable};")
+        loop.after.append(f"store_vector({self.address(slot)}, {variable});")
+        return f"{variable}[element] = {text};"
+
+
+@dataclass(frozen=True)
+class RegisterSlots:
+    """Slots in each thread's registers; `element` is the text of a slot's current element."""
+
+    element: Callable[[int], str]
+
+    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+        """The register itself."""
+        return self.element(slot)
+
+    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+        """An assignment to the register."""
+        return f"{self.element(slot)} = {text};"
 
 
 @dataclass(frozen=True)
@@ -83,7 +131,7 @@ def program_text(
     scope: Scope,
     *,
     vector: int,
-    cache: CacheAddress,
+    slots: Slots,
     merge: str,
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
@@ -91,7 +139,7 @@ def program_text(
     The number of columns is a multiple of `vector`. `merge` is the device function that merges the
     states of the threads that share a row.
     """
-    writer = _Writer(program, scope, vector, cache, merge)
+    writer = _Writer(program, scope, vector, slots, merge)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -117,11 +165,11 @@ class _Writer:
         program: RowProgram,
         scope: Scope,
         vector: int,
-        cache: CacheAddress,
+        slots: Slots,
         merge: str,
     ) -> None:
         self.program, self.scope = program, scope
-        self.vector, self.cache, self.merge = vector, cache, merge
+        self.vector, self.slots, self.merge = vector, slots, merge
         self.state_of: dict[Reduced, str] = {}
         domain = program.domain
         self.column = domain.column.symbols() - domain.columns.symbols()
@@ -132,7 +180,7 @@ class _Writer:
         """Write one phase; its reductions' results are known to what follows."""
         domain, scope = self.program.domain, self.scope
         loop = VectorLoop(scope, domain.column, "first_column", self.vector, domain.columns)
-        known = {kept.value: self._read(kept.slot, kept.value, loop) for kept in phase.reads}
+        known = {kept.value: self.slots.read(kept.slot, kept.value, loop) for kept in phase.reads}
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
@@ -141,8 +189,10 @@ class _Writer:
         reductions = tuple(self._feed(r, element) for r in phase.reductions)
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
-        for kept in phase.writes:
-            element.lines.append(self._keep(kept.slot, kept.value, element, loop))
+        # All values first: a slot may change hands here, and its old value must have been read.
+        writes = [(kept, element.value(kept.value)) for kept in phase.writes]
+        for kept, text in writes:
+            element.lines.append(self.slots.write(kept.slot, kept.value, text, loop))
         body = element.drain()
         return PhaseText(
             prelude,
@@ -170,21 +220,6 @@ class _Writer:
         if self.program.states:
             result = ""  # a part of a row has a state, and no result yet
         return ReductionText(state, _state_type(reduction), f"{self.merge}({state})", result)
-
-    def _read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
-        variable = self.scope.names.fresh(f"kept_{value.name}")
-        dtype = compute_type(value.dtype)
-        loop.before.append(
-            f"const auto {variable} = load_vector<{dtype}, vector>({self.cache(slot)});"
-        )
-        return f"{variable}[element]"
-
-    def _keep(self, slot: int, value: Expression, element: Statements, loop: VectorLoop) -> str:
-        variable = self.scope.names.fresh(f"kept_{value.name}")
-        dtype = compute_type(value.dtype)
-        loop.before.append(f"Vector<{dtype}, vector> {variable};")
-        loop.after.append(f"store_vector({self.cache(slot)}, {variable});")
-        return f"{variable}[element] = {element.value(value)};"
 
     def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
-from fusegen.codegen.phases import ProgramText, program_text
+from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
@@ -164,7 +164,7 @@ def _row_epilogue(
         epilogue.program,
         scope,
         vector=1,
-        cache=lambda slot: f"{slots[slot].name} + tile_row * {pitch} + {within}",
+        slots=MemorySlots(lambda slot: f"{slots[slot].name} + tile_row * {pitch} + {within}"),
         merge=f"reduce_lanes<{epilogue.lanes}>",
     )
     return RowEpilogueText(program, slots, used, pitch, epilogue.lanes, groups, width, is_partial)

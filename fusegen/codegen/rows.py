@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.phases import ProgramText, program_text
+from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.plan.kernels import RowMapping, RowPlan, RowProgram
 
@@ -91,7 +91,7 @@ def _variant(suffix: str, program: RowProgram, plan: RowPlan, scope: Scope) -> V
         program,
         scope,
         vector=plan.vector,
-        cache=lambda slot: f"{slots[slot].name} + {at}",
+        slots=MemorySlots(lambda slot: f"{slots[slot].name} + {at}"),
         merge=_merge(plan),
     )
     return Variant(suffix, text, tuple(slots[i] for i in order), used)

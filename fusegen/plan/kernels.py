@@ -220,11 +220,39 @@ class ProductAxes:
 
 
 @dataclass(frozen=True)
+class MatrixView:
+    """An operand as matrices in memory: element (batch, line, depth) lies at
+    `base + batch * batch_stride + line * line_stride + depth * depth_stride`, in elements, where a
+    line is a row of the left operand or a column of the right, and one of the last two strides is
+    1. It holds where the buffer is packed."""
+
+    buffer: Buffer
+    base: Integer
+    batch_stride: Integer
+    line_stride: Integer
+    depth_stride: Integer
+
+
+@dataclass(frozen=True)
+class TensorCores:
+    """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
+    `depth` of K a step, with `stages` steps of operands in flight."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    left: MatrixView
+    right: MatrixView
+
+
+@dataclass(frozen=True)
 class ProductPlan(KernelPlan):
     """A batched matrix product on a shared-memory tile, and what is done with each element.
 
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
-    column); the flags tell whether neighbours in depth are neighbours in memory.
+    column); the flags tell whether neighbours in depth are neighbours in memory. Where
+    `tensor_cores` is given, the launcher takes that form for tensors and devices that allow it.
     """
 
     axes: ProductAxes
@@ -235,6 +263,7 @@ class ProductPlan(KernelPlan):
     accumulator: DType
     tile: Tile
     epilogue: Epilogue
+    tensor_cores: TensorCores | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:

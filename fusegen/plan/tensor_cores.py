@@ -1,0 +1,83 @@
+"""Whether and how a matrix product can use Hopper's tensor cores."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import ONE, ZERO, Integer, Symbol
+from fusegen.plan.expressions import Load
+from fusegen.plan.kernels import MatrixView, ProductAxes, TensorCores
+
+TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
+# Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
+ROWS = 128
+DEPTH = 64
+# Wide tiles have the higher ratio of arithmetic to traffic; 128 float32 registers a thread.
+WIDE, NARROW = 256, 128
+# As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
+# with narrow ones.
+STAGES = {WIDE: 4, NARROW: 6}
+# The result's columns lie in the accumulators in blocks of 8, two neighbours a thread.
+BLOCK_COLUMNS = 8
+
+
+def tensor_cores(
+    left: Load, right: Load, axes: ProductAxes, width: int | None
+) -> TensorCores | None:
+    """The tensor-core form for these operands, or None where there is none.
+
+    `width` is the number of neighbouring columns that an epilogue works on together, if any.
+    """
+    if left.dtype is not right.dtype or left.dtype not in TENSOR_DTYPES:
+        return None
+    left_view = _view(left, axes.batch, axes.row, axes.depth)
+    right_view = _view(right, axes.batch, axes.column, axes.depth)
+    if left_view is None or right_view is None:
+        return None
+    if width is not None and width % BLOCK_COLUMNS:
+        return None
+    size = axes.columns.constant
+    columns = NARROW if size is not None and size <= NARROW else WIDE
+    if width is not None and columns % width:
+        return None
+    return TensorCores(ROWS, columns, DEPTH, STAGES[columns], left_view, right_view)
+
+
+def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
+    """The load's offset as a linear function of batch, line and depth, if it is one."""
+    strides = []
+    rest = load.offset
+    for axis in (batch, line, depth):
+        (symbol,) = axis.symbols() - _extents(axis)
+        stride = _coefficient(rest, symbol)
+        if stride is None:
+            return None
+        strides.append(stride)
+        rest = rest - stride * axis
+    batch_stride, line_stride, depth_stride = strides
+    if ONE not in (line_stride, depth_stride):
+        return None
+    return MatrixView(load.buffer, rest, batch_stride, line_stride, depth_stride)
+
+
+def _extents(axis: Integer) -> frozenset[Symbol]:
+    return frozenset(
+        size
+        for symbol in axis.symbols()
+        if symbol.extent is not None
+        for size in symbol.extent.symbols()
+    )
+
+
+def _coefficient(value: Integer, symbol: Symbol) -> Integer | None:
+    """What multiplies `symbol` in a sum in which it occurs only as a factor; None if elsewhere."""
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = Integer(((monomial, coefficient),))
+        if symbol not in term.symbols():
+            continue
+        rest = tuple(atom for atom in monomial if atom != symbol)
+        remaining = Integer(((rest, coefficient),))
+        if len(rest) != len(monomial) - 1 or symbol in remaining.symbols():
+            return None
+        total = total + remaining
+    return total
