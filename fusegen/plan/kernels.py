@@ -190,10 +190,11 @@ class GroupEpilogue:
 
 @dataclass(frozen=True)
 class PartialEpilogue:
-    """The tile goes through shared memory and leaves, for each row, the states of reductions over
-    the tile's columns; the product itself is not stored."""
+    """The tile leaves, for each row and each `width` of its columns, the states of reductions over
+    them; the product itself is not stored. `lanes` threads share a row."""
 
     program: RowProgram
+    width: int
     lanes: int
 
     @property

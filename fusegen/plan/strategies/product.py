@@ -33,6 +33,7 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
+from fusegen.plan.tensor_cores import tensor_cores
 
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
@@ -116,7 +117,8 @@ def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
     program = replace(program, states=tuple(dict.fromkeys(states.values())))
     work = row_work(program, context.hints)
     why = "each tile leaves one small state a row, so the product never reaches memory"
-    first = _plan(group, context, node, TILE, PartialEpilogue(program, WARP), work, why)
+    epilogue = PartialEpilogue(program, TILE.columns, WARP)
+    first = _plan(group, context, node, TILE, epilogue, work, why)
     return (first, finish(group, context, states, domain, parts))
 
 
@@ -183,11 +185,15 @@ def _plan(
     left = _operand(group, context, node.operands[0], (*batch, axes.row, axes.depth))
     right = _operand(group, context, node.operands[1], (*batch, axes.depth, axes.column))
     hints = context.hints
+    width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
+    cores = tensor_cores(left, right, axes, width)
+    product_flops = 2 * hints.value(node.type.count * axes.depths)
     cost = Cost(
         work.reads + hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes),
         work.writes,
         work.flops,
-        product_flops=2 * hints.value(node.type.count * axes.depths),
+        product_flops=0 if cores else product_flops,
+        tensor_flops=product_flops if cores else 0,
     )
     return ProductPlan(
         "",
@@ -202,4 +208,5 @@ def _plan(
         node.dtype.compute,
         tile,
         epilogue,
+        cores,
     )
