@@ -26,15 +26,16 @@ RESERVED = frozenset(KEYWORDS.split()) | frozenset(SKELETON.split())
 
 @dataclass
 class Names:
-    """Hands out names for one scope; `taken` names are never given again."""
+    """Hands out names for one scope; `taken` names are never given again, `reserved` ones never."""
 
     taken: set[str] = field(default_factory=set)
+    reserved: frozenset[str] = RESERVED
 
     def fresh(self, wanted: str) -> str:
         """`wanted` made a C identifier, with a number where it is taken or reserved."""
         stem = identifier(wanted)
         name, number = stem, 2
-        while name in self.taken or name in RESERVED:
+        while name in self.taken or name in self.reserved:
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
         return name

@@ -1,0 +1,227 @@
+"""The Python module of a model: the `nn.Module` class around the operators."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.codegen.environment import environment
+from fusegen.codegen.names import Names
+from fusegen.codegen.python_layers import member_statements
+from fusegen.codegen.python_reference import reference_text
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, Placeholder, topological
+from fusegen.ops.twin import literal
+
+DOCSTRING_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The module in evaluation or in training: the name of its operators without their dtype, and
+    its graph as the user wrote it.
+
+    `wide` is the same graph elaborated for float64 where `graph` is for float32: what differs
+    follows the module's dtype, all else is fixed.
+    """
+
+    operator: str
+    graph: Graph
+    wide: Graph
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What was built beside the module: the operators' namespace by variant (`mlp_float32`), the
+    command that builds another, what to do when a library is missing, and the file name of the
+    emulator's library, if the kernels need it."""
+
+    namespaces: Mapping[str, str]
+    command: str
+    mend: str
+    emulator: str | None
+
+
+@dataclass(frozen=True)
+class ModeText:
+    """A mode's functions and what is known of its arguments."""
+
+    constant: str
+    operator: str
+    reference: str
+    empty: str
+    docstring: str
+    parameters: tuple[str, ...]
+    statements: tuple[str, ...]
+    empty_statements: tuple[str, ...]
+    result_type: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """What `forward` does in training: run, update the running statistics, return the outputs."""
+
+    layers: tuple[str, ...]
+    arguments: list[str]
+    results: tuple[str, ...]
+    updates: tuple[str, ...]
+    returned: str
+
+
+@dataclass(frozen=True)
+class ModuleText:
+    """What the skeleton `module.py.j2` fills in."""
+
+    docstring: tuple[str, ...]
+    class_name: str
+    class_docstring: tuple[str, ...]
+    members: tuple[str, ...]
+    inputs: tuple[str, ...]
+    arguments: list[str]
+    result_type: str
+    training: TrainingText | None
+    modes: tuple[ModeText, ...]
+    device: str
+    libraries: Libraries | None
+
+
+def module_source(
+    inference: Mode,
+    training: Mode | None,
+    *,
+    header: tuple[str, ...],
+    device: str,
+    libraries: Libraries | None,
+) -> str:
+    """The module as Python text.
+
+    `training` is given where that mode differs; `header` is the docstring, line by line; `device`
+    is the type of device the kernels take tensors on (`cuda`, or `cpu` in the emulator). Without
+    `libraries`, whoever runs the text must set its `find_library`.
+    """
+    graph = inference.graph
+    modes = [_mode("inference", inference)]
+    if training is not None:
+        modes.append(_mode("training", training))
+    text = ModuleText(
+        docstring=header,
+        class_name=graph.name,
+        class_docstring=_class_docstring(graph),
+        members=member_statements(graph.layers),
+        inputs=tuple(f"{name}: Tensor" for name in _input_names(graph)),
+        arguments=_arguments(graph),
+        result_type=_result_type(len(graph.outputs)),
+        training=None if training is None else _training(training.graph),
+        modes=tuple(modes),
+        device=device,
+        libraries=libraries,
+    )
+    return _tidy(environment().get_template("module.py.j2").render(text=text))
+
+
+def operator_tensors(graph: Graph) -> tuple[Node, ...]:
+    """The tensors an operator takes: the inputs, then the parameters and buffers it reads."""
+    used = set(topological(graph.roots))
+    return (*graph.inputs, *(node for node in graph.tensors if node in used))
+
+
+def shown_name(node: Node) -> str:
+    """The user's name for an input, parameter or buffer: its attribute path in the module."""
+    assert isinstance(node.operation, Placeholder)
+    return node.operation.path or node.name or "input"
+
+
+def _mode(name: str, mode: Mode) -> ModeText:
+    suffix = "" if name == "inference" else f"_{name}"
+    tensors = operator_tensors(mode.graph)
+    own = _own_dtypes(tensors, operator_tensors(mode.wide))
+    follower = next((t for t, dtype in zip(tensors, own, strict=True) if dtype is None), tensors[0])
+    result_dtypes = _own_dtypes(mode.graph.roots, mode.wide.roots)
+    reference = reference_text(mode.graph, tensors, follower, result_dtypes)
+    return ModeText(
+        constant=f"_{name.upper()}",
+        operator=mode.operator,
+        reference=f"reference{suffix}",
+        empty=f"_empty_results{suffix}",
+        docstring="What the kernels compute, in PyTorch."
+        if not mode.graph.updates
+        else "The same in training: also each batch norm's mean and unbiased variance.",
+        parameters=reference.parameters,
+        statements=reference.statements,
+        empty_statements=reference.empty_statements,
+        result_type=_result_type(len(mode.graph.roots)),
+        arguments=tuple(
+            f'("{shown_name(node)}", {literal(dtype)})'
+            for node, dtype in zip(tensors, own, strict=True)
+        ),
+    )
+
+
+def _own_dtypes(nodes: tuple[Node, ...], wide: tuple[Node, ...]) -> tuple[DType | None, ...]:
+    """The dtypes that are fixed, None for those that follow the module's."""
+    pairs = zip(nodes, wide, strict=True)
+    return tuple(node.dtype if node.dtype is other.dtype else None for node, other in pairs)
+
+
+def _training(graph: Graph) -> TrainingText:
+    outputs = [f"output_{number}" for number, _ in enumerate(graph.outputs)]
+    if len(outputs) == 1:
+        outputs = ["output"]
+    statistics: list[str] = []
+    updates: list[str] = []
+    for number, update in enumerate(graph.updates):
+        pair = f"mean_{number}", f"variance_{number}"
+        statistics += pair
+        updates.append(f"_update_statistics(self.{update.path}, {', '.join(pair)})")
+    return TrainingText(
+        layers=tuple(dict.fromkeys(f"self.{update.path}" for update in graph.updates)),
+        arguments=_arguments(graph),
+        results=(*outputs, *statistics),
+        updates=tuple(updates),
+        returned=", ".join(outputs),
+    )
+
+
+def _arguments(graph: Graph) -> list[str]:
+    """What `forward` passes on, in the order of `operator_tensors`."""
+    inputs = _input_names(graph)
+    rest = operator_tensors(graph)[len(inputs) :]
+    return [*inputs, *(f"self.{shown_name(node)}" for node in rest)]
+
+
+def _input_names(graph: Graph) -> list[str]:
+    """The parameters of `forward`: the user's names, altered only where Python has them."""
+    names = Names({"self"}, frozenset(keyword.kwlist))
+    return [names.fresh(shown_name(node)) for node in graph.inputs]
+
+
+def _result_type(count: int) -> str:
+    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+
+
+def _class_docstring(graph: Graph) -> tuple[str, ...]:
+    lines = textwrap.wrap(graph.description or f"The model {graph.name}.", DOCSTRING_WIDTH)
+    shapes = [f"{node.name}: {_shape(node)}" for node in graph.inputs]
+    returned = [f"{output.name}: {_shape(output.node)}" for output in graph.outputs]
+    written = (*lines, "", *shapes, f"Returns {', '.join(returned)}.")
+    return tuple(docstring_line(line) for line in written)
+
+
+def docstring_line(text: str) -> str:
+    """A line as it stands inside a docstring."""
+    return text.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def _shape(node: Node) -> str:
+    return f"[{', '.join(str(size) for size in node.shape)}]"
+
+
+def _tidy(text: str) -> str:
+    """Without trailing spaces, and with at most the two empty lines that Python puts between
+    definitions."""
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\n{4,}", "\n\n\n", text).strip() + "\n"

@@ -1,0 +1,127 @@
+"""A graph as a PyTorch function that a person can read: the reference of the kernels."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.codegen.names import Names
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, Shape, topological
+from fusegen.ir.integers import Integer, Symbol
+from fusegen.ops.construct import is_number
+from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.record import Composite, Reshape, View
+from fusegen.ops.twin import literal, render
+
+RESERVED = frozenset({*keyword.kwlist, *dir(builtins), "torch", "F", "nn", "Tensor", "Any"})
+
+
+@dataclass(frozen=True)
+class ReferenceText:
+    """The function's parameters and statements, and the statements of one that makes empty
+    tensors of the results' shapes, strides and dtypes."""
+
+    parameters: tuple[str, ...]
+    statements: tuple[str, ...]
+    empty_statements: tuple[str, ...]
+
+
+def reference_text(
+    graph: Graph, tensors: tuple[Node, ...], model: Node, own_dtypes: tuple[DType | None, ...]
+) -> ReferenceText:
+    """The graph over the placeholders `tensors`, which are the parameters.
+
+    `own_dtypes` are those of results that do not have the dtype of the tensor `model`.
+    """
+    symbols = sorted({s for node in tensors for s in _symbols(node.shape)}, key=lambda s: s.name)
+    names = Names({symbol.name for symbol in symbols}, RESERVED)
+    texts = {node: names.fresh(_stem(node)) for node in tensors}
+    origins = _origins(tensors, texts)
+    parameters = tuple(texts.values())
+    body = _statements(graph, names, texts)
+    results = [_returned(root, texts[root]) for root in graph.roots]
+    shapes = [
+        _empty(root.shape, texts[model], dtype)
+        for root, dtype in zip(graph.roots, own_dtypes, strict=True)
+    ]
+    return ReferenceText(
+        parameters,
+        (*_sizes(symbols, origins, [*body, *results]), *body, f"return {', '.join(results)}"),
+        (*_sizes(symbols, origins, shapes), f"return {', '.join(shapes)}"),
+    )
+
+
+def _statements(graph: Graph, names: Names, texts: dict[Node, str]) -> list[str]:
+    """A statement for each node, its variable added to `texts`."""
+    statements = []
+    for node in topological(graph.roots):
+        if node in texts:
+            continue
+        expression = render(node, [texts[operand] for operand in node.operands])
+        if is_number(node):
+            texts[node] = expression
+            continue
+        texts[node] = names.fresh(_stem(node))
+        statements.append(f"{texts[node]} = {expression}")
+    return statements
+
+
+def _stem(node: Node) -> str:
+    """The user's name for a value, or the operation's."""
+    path = getattr(node.operation, "path", "")
+    return path or node.name or node.operation.name
+
+
+def _origins(tensors: tuple[Node, ...], texts: dict[Node, str]) -> dict[Symbol, str]:
+    """Where each symbolic size can be read: the first dimension that has it."""
+    origins: dict[Symbol, str] = {}
+    for node in tensors:
+        for dim, size in enumerate(node.shape):
+            for symbol in size.symbols():
+                if size == Integer((((symbol,), 1),)):
+                    origins.setdefault(symbol, f"{texts[node]}.shape[{dim}]")
+    return origins
+
+
+def _sizes(
+    symbols: Iterable[Symbol], origins: dict[Symbol, str], lines: list[str]
+) -> tuple[str, ...]:
+    """The statements that bind the sizes which the lines mention."""
+    return tuple(
+        f"{symbol.name} = {origins[symbol]}"
+        for symbol in symbols
+        if any(re.search(rf"(?<![\w.]){symbol.name}\b", line) for line in lines)
+    )
+
+
+def _symbols(shape: Shape) -> frozenset[Symbol]:
+    return frozenset().union(*(size.symbols() for size in shape))
+
+
+def _returned(root: Node, text: str) -> str:
+    """A result of the function; one that would share a parameter's memory is copied."""
+    if is_number(root):
+        return f"torch.tensor({text}, dtype={literal(root.dtype)})"
+    return f"{text}.clone()" if _may_alias(root) else text
+
+
+def _may_alias(node: Node) -> bool:
+    """Whether a value may be a view of a parameter."""
+    while node.operands:
+        if isinstance(node.operation, Composite):
+            node = node.operation.decompose(node.operands, node.attributes)
+        elif isinstance(node.operation, (View, Reshape)) or node.operation is CAST:
+            (node,) = node.operands
+        else:
+            return False
+    return not is_number(node)
+
+
+def _empty(shape: Shape, model: str, dtype: DType | None) -> str:
+    """A contiguous tensor on the device of `model`, and of its dtype unless another is given."""
+    own = "" if dtype is None else f", dtype={literal(dtype)}"
+    return f"{model}.new_empty({literal(tuple(shape))}{own})"
