@@ -16,6 +16,7 @@ from fusegen.frontend.values import (
     Poisoned,
     Problem,
     Scope,
+    TensorClass,
     Value,
     describe,
 )
@@ -89,10 +90,8 @@ class Calls(Expressions):
         try:
             return self._run_function(function, scope)
         except Problem as problem:
-            place = f" (in {name}, line {problem.span.line})"
-            inner = problem.message.endswith(")") and " (in function " in problem.message
-            message = problem.message if inner else problem.message + place
-            raise Problem(message, span, problem.hint) from None
+            inside = problem.inside or f"in {name}, line {problem.span.line}"
+            raise Problem(problem.message, span, problem.hint, inside) from None
         finally:
             self._active.remove(function)
 
@@ -174,10 +173,12 @@ class Calls(Expressions):
         return LayerModule(layer, "", chosen, {})
 
 
-def _unnamed(callee: Layer | Model | Declarable, span: Span) -> Problem:
+def _unnamed(callee: Declarable, span: Span) -> Problem:
+    """The error of a declaration that is not bound to a name in a model."""
     name = callee.name.text if isinstance(callee, Model) else callee.name
+    what = "is a tensor of the model" if isinstance(callee, TensorClass) else "has parameters"
     return Problem(
-        f"{name} has parameters, so it needs a name of its own in a model",
+        f"{name} {what}, so it needs a name of its own in a model",
         span,
         f"write {name.lower()} = {name}(...) on a line of the model, then use {name.lower()}",
     )

@@ -13,7 +13,7 @@ from fusegen.frontend.modules import ModelModule
 from fusegen.frontend.names import check_names
 from fusegen.frontend.program import Program
 from fusegen.frontend.report import Report, listing, nearest
-from fusegen.frontend.syntax import Expression, Model, Name, Return
+from fusegen.frontend.syntax import Expression, Input, Model, Name, Return
 from fusegen.frontend.values import POISON, Poisoned, Problem, Scope, Value, describe
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, StatisticsUpdate, topological
@@ -51,6 +51,12 @@ def elaborate(
     elaborator = Elaborator(definitions, report, dtype=dtype, training=training)
     module = ModelModule(chosen, "", _constants(chosen, given, elaborator, report))
     inputs, returned = elaborator.run_main(module)
+    if not any(isinstance(statement, Input) for statement in chosen.statements):
+        report.error(
+            f"model '{chosen.name.text}' has no input",
+            chosen.name.span,
+            "declare one in its body: input x: [batch, features]",
+        )
     outputs = tuple(_outputs(chosen, returned, report))
     report.check()
     graph = Graph(
@@ -108,7 +114,8 @@ def _constants(
             default = elaborator.evaluate(parameter.default, scope)
         except (Problem, Poisoned) as failure:
             if isinstance(failure, Problem):
-                report.error(failure.message, failure.span, failure.hint)
+                inside = f" ({failure.inside})" if failure.inside else ""
+                report.error(failure.message + inside, failure.span, failure.hint)
             default = POISON
         value = given.get(name, default)
         if not _is_like(value, default):

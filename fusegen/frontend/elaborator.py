@@ -116,9 +116,12 @@ class Elaborator(Calls):
         except Poisoned:
             return POISON
         except Problem as problem:
-            inside = module.path and _contains(module.definition.span, problem.span)
-            where = f" (in layer '{module.path}')" if inside else ""
-            self._report.error(problem.message + where, problem.span, problem.hint)
+            message = problem.message
+            if problem.inside:
+                message += f" ({problem.inside})"
+            if module.path and _contains(module.definition.span, problem.span):
+                message += f" (in layer '{module.path}')"
+            self._report.error(message, problem.span, problem.hint)
             return POISON
 
     def _bound_value(self, binding: Binding, scope: Scope, module: ModelModule) -> Value:

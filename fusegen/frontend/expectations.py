@@ -58,7 +58,6 @@ _FOREIGN_WORDS = {
     "import": "all operations are there without an import",
     "lambda": "define the function at the top of the file with 'fn'",
     "let": "a binding needs no word before it: name = value",
-    "var": "a binding needs no word before it: name = value",
     "while": "there are no loops: write the steps out",
 }
 _RESERVED = frozenset({"MODEL", "FN", "INPUT", "RETURN", "TRUE", "FALSE", "NONE"})
@@ -166,9 +165,9 @@ def _missing_body(tokens: Sequence[Token], position: int) -> SyntaxProblem:
 
 
 def _foreign_word(place: _Place) -> SyntaxProblem | None:
-    for token in (place.token, place.first):
-        hint = _FOREIGN_WORDS.get(str(token)) if token.type == "NAME" else None
-        if hint is not None:
+    for token in (place.token, place.previous):
+        hint = _FOREIGN_WORDS.get(str(token))
+        if token is not None and token.type == "NAME" and hint is not None:
             return SyntaxProblem(f"'{token}' is not a word of this language", span_of(token), hint)
     return None
 

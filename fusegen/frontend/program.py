@@ -9,7 +9,7 @@ from fusegen.errors import FusegenError, Span
 from fusegen.frontend.parser import parse_definitions
 from fusegen.frontend.report import Report, listing, nearest
 from fusegen.frontend.source import Source
-from fusegen.frontend.syntax import Definition, Function, Model, references
+from fusegen.frontend.syntax import Definition, Function, Model, outline, references
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Program:
     def functions(self) -> Mapping[str, Function]:
         """The functions by name."""
         return {d.name.text: d for d in self.definitions if isinstance(d, Function)}
+
+    def outline(self) -> str:
+        """The syntax tree as indented text, for a dump."""
+        return "\n".join(outline(*self.definitions))
 
     def choose_model(self, name: str | None) -> Model:
         """The model of that name; without one, the only model that no other uses as a layer.

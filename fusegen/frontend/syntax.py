@@ -226,7 +226,8 @@ class Model(Syntax):
 
 Definition = Model | Function
 
-_CLASSES: dict[str, type[Syntax]] = {
+# The class for the subtrees of each rule.
+RULES: dict[str, type[Syntax]] = {
     "name": Name,
     "number": Number,
     "string": String,
@@ -269,7 +270,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def __default__(self, data: str, children: list[Any], meta: Meta) -> Any:
         if data == "program":
             return tuple(children)
-        kind: Any = _CLASSES[str(data)]
+        kind: Any = RULES[str(data)]
         span = Span(meta.line, meta.column, meta.end_line, meta.end_column)
         if not kind.variadic:
             return kind(span, *children)
@@ -310,3 +311,18 @@ def references(*roots: Syntax | None) -> Iterator[Name]:
             skipped.update(name for name in (piece.name, piece.dtype) if name is not None)
         elif isinstance(piece, Name) and piece not in skipped:
             yield piece
+
+
+def outline(*roots: Syntax) -> Iterator[str]:
+    """A line for each piece below the roots: its rule, what it says, and where it stands."""
+    stack: list[tuple[int, Syntax]] = [(0, root) for root in reversed(roots)]
+    while stack:
+        depth, piece = stack.pop()
+        children: list[Any] = []
+        for child in (getattr(piece, field.name) for field in fields(piece)[1:]):
+            children.extend(child if isinstance(child, tuple) else (child,))
+        said = [repr(child) for child in children if isinstance(child, (str, int, float))]
+        place = f"{piece.span.line}:{piece.span.column}"
+        yield "  " * depth + " ".join((type(piece).__name__, *said, place))
+        below = [child for child in children if isinstance(child, Syntax)]
+        stack.extend((depth + 1, child) for child in reversed(below))

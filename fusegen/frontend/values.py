@@ -46,13 +46,17 @@ Scope = dict[str, Value]
 
 
 class Problem(Exception):
-    """An error in one statement: what is wrong, where, and the mend."""
+    """An error in one statement: what is wrong, where, and the mend; `inside` names the function
+    it was met in, where the place shown is that of the call."""
 
-    def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, span: Span, hint: str | None = None, inside: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.span = span
         self.hint = hint
+        self.inside = inside
 
 
 class Poisoned(Exception):
