@@ -23,7 +23,7 @@ def test_properties(dtype: DType) -> None:
     assert dtype.is_float is torch_dtype(dtype).is_floating_point
 
 
-@pytest.mark.parametrize("first,second", itertools.product(DType, repeat=2))
+@pytest.mark.parametrize("first,second", list(itertools.product(DType, repeat=2)))
 def test_promote(first: DType, second: DType) -> None:
     expected = torch.promote_types(torch_dtype(first), torch_dtype(second))
     assert torch_dtype(promote(first, second)) is expected

@@ -41,7 +41,7 @@ def python_value(value: Integer, sizes: Mapping[str, int]) -> int:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(first=expressions(), second=expressions(), n=st.integers(1, 9), m=st.integers(1, 9))
 def test_arithmetic_is_pythons(first: Integer, second: Integer, n: int, m: int) -> None:
     sizes = {"n": n, "m": m}
@@ -54,14 +54,14 @@ def test_arithmetic_is_pythons(first: Integer, second: Integer, n: int, m: int) 
     assert python_value(first, sizes) == a
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(value=expressions(), n=st.integers(1, 9))
 def test_substitution_then_evaluation(value: Integer, n: int) -> None:
     (symbol,) = N.symbols()
     assert value.substitute({symbol: n}).evaluate({"m": 4}) == value.evaluate({"n": n, "m": 4})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(first=expressions(), second=expressions(), third=expressions())
 def test_equal_expressions_compare_equal(first: Integer, second: Integer, third: Integer) -> None:
     assert first + second == second + first
@@ -128,7 +128,7 @@ def test_is_below(value: Integer, limit: Integer, expected: bool) -> None:
     assert is_below(value, limit) is expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     data=st.data(), sizes=st.fixed_dictionaries({"n": st.integers(1, 4), "m": st.integers(1, 4)})
 )

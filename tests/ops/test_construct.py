@@ -35,7 +35,7 @@ def test_a_number_changes_the_dtype_only_by_its_kind(
         assert torch_dtype(call(arithmetic.MUL, operands).dtype) is expected
 
 
-@pytest.mark.parametrize("first,second", itertools.product(DType, repeat=2))
+@pytest.mark.parametrize("first,second", list(itertools.product(DType, repeat=2)))
 @pytest.mark.parametrize("ranks", [(1, 1), (0, 1), (1, 0), (0, 0)])
 def test_tensors_promote_as_in_pytorch(first: DType, second: DType, ranks: tuple[int, int]) -> None:
     shapes = [(2,) * rank for rank in ranks]
@@ -50,7 +50,7 @@ def test_tensors_promote_as_in_pytorch(first: DType, second: DType, ranks: tuple
     assert torch_dtype(quotient.dtype) is result.dtype is (values[0] / values[1]).dtype
 
 
-@pytest.mark.parametrize("pair", itertools.product(NUMBERS, repeat=2))
+@pytest.mark.parametrize("pair", list(itertools.product(NUMBERS, repeat=2)))
 def test_where_between_two_numbers(pair: tuple[float, float]) -> None:
     condition = torch.tensor([True, False])
     node = call(WHERE, (placeholder(fixed((2,), DType.BOOL)), *pair))

@@ -6,6 +6,7 @@ import ctypes
 import math
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from fusegen.ops.operands import TENSOR_KINDS
 from fusegen.ops.pointwise import activations, arithmetic, functions, logic
 from fusegen.ops.record import OperationError, Parameter, ParameterKind, Pointwise
 from fusegen.resources import include_files
+from fusegen.runtime.toolchain import find_nvcc
 from tests.ops.examples import SPECIAL, placeholder, torch_dtype
 from tests.reference import evaluate
 
@@ -123,23 +125,35 @@ def literal(value: AttributeValue, kind: ParameterKind, dtype: DType) -> str:
     return f"({value!r}{'f' if dtype is DType.FLOAT32 else ''})"
 
 
-def function_text(case: Case) -> str:
-    """A C function that applies the record's expression to arrays."""
+def at_index(case: Case, index: str) -> tuple[str, str]:
+    """C++ parameters for arrays of operands and results, and the statements that apply the
+    record's expression to the elements at an index."""
     record, dtype, second = case
-    attributes = arguments(record, second)
-    names = tensor_names(record)
+    attributes, inputs = arguments(record, second), operands(record, dtype)
     kinds = {p.name: p.kind for p in record.parameters}
     texts = {name: literal(value, kinds[name], dtype) for name, value in attributes.items()}
-    expression = record.cuda.format(**texts, **{name: name for name in names})
-    types = [C_TYPES[n.dtype][0] for n in operands(record, dtype)]
-    pointers = ", ".join(f"const {t}* {n}s" for t, n in zip(types, names, strict=True))
-    loads = " ".join(f"const {t} {n} = {n}s[i];" for t, n in zip(types, names, strict=True))
-    result = C_TYPES[applied(record, operands(record, dtype), attributes).dtype][0]
+    typed = [(C_TYPES[node.dtype][0], node.name) for node in inputs]
+    result = C_TYPES[applied(record, inputs, attributes).dtype][0]
+    expression = record.cuda.format(**texts, **{name: name for name in tensor_names(record)})
+    parameters = [*(f"const {t}* {name}s" for t, name in typed), f"{result}* out"]
+    loads = [f"const {t} {name} = {name}s[{index}];" for t, name in typed]
+    return ", ".join(parameters), " ".join([*loads, f"out[{index}] = {expression};"])
+
+
+def function_text(case: Case) -> str:
+    """A C function that applies the record's expression to arrays."""
+    parameters, statements = at_index(case, "i")
     return (
         f'extern "C" __attribute__((visibility("default")))\n'
-        f"void {symbol(case)}({pointers}, {result}* out, long count) {{\n"
-        f"    for (long i = 0; i < count; ++i) {{ {loads} out[i] = {expression}; }}\n}}\n"
+        f"void {symbol(case)}({parameters}, long count) {{\n"
+        f"    for (long i = 0; i < count; ++i) {{ {statements} }}\n}}\n"
     )
+
+
+def kernel_text(case: Case) -> str:
+    """A kernel that applies the record's expression to one element a thread."""
+    parameters, statements = at_index(case, "threadIdx.x")
+    return f"__global__ void {symbol(case)}({parameters}) {{ {statements} }}\n"
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +163,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     source = folder / "functions.cu"
     texts = [function_text(case) for case in CASES]
     source.write_text(PREAMBLE + "".join(texts))
-    for name, text in include_files().items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
+    write_headers(folder)
     target = folder / "functions.so"
     flags = [*compile_flags(check=False), f"-I{folder}"]
     subprocess.run(["g++", *flags, "-shared", source, "-o", target], check=True)
     return ctypes.CDLL(str(target))
+
+
+def write_headers(folder: Path) -> None:
+    """The device headers, so that the folder is an include path."""
+    for name, text in include_files().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
 
 
 CASES = tuple(cases())
@@ -262,3 +281,17 @@ def assert_within_conditioning(
         f"x = {[x[~special][worst].item() for x in inputs]}: {actual[~special][worst].item()} "
         f"is not {expected[~special][worst].item()}"
     )
+
+
+@pytest.mark.nvcc
+def test_nvcc_compiles_every_expression_without_a_warning(tmp_path: Path) -> None:
+    write_headers(tmp_path)
+    source = tmp_path / "kernels.cu"
+    source.write_text('#include "fusegen/math.cuh"\n' + "".join(map(kernel_text, CASES)))
+    command = [str(find_nvcc().path), "-std=c++17", "-cubin", "-arch=sm_80", f"-I{tmp_path}"]
+    done = subprocess.run(
+        [*command, str(source), "-o", str(tmp_path / "kernels.cubin")],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -46,7 +46,7 @@ def in_python(item: Subscript) -> object:
     return {Marker.ELLIPSIS: ..., Marker.NEW_DIM: None}[item] if isinstance(item, Marker) else item
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data(), shape=shapes())
 def test_index_equals_pytorch(data: st.DataObject, shape: tuple[int, ...]) -> None:
     items = data.draw(subscripts(shape))

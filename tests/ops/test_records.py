@@ -38,7 +38,7 @@ def decomposed(record: Record, example: Example) -> tuple[Graph, Graph]:
 
 
 @pytest.mark.parametrize("record", by_name(RECORDS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_result_has_the_type_that_pytorch_gives_it(
     record: Record, data: st.DataObject, seed: int
@@ -101,7 +101,7 @@ ROUNDINGS = 2 * 625 * 300
 
 
 @pytest.mark.parametrize("record", COMPOSITES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_decomposition_equals_pytorch(record: Record, data: st.DataObject, seed: int) -> None:
     example = data.draw(examples_for(record).filter(in_double))
@@ -116,7 +116,7 @@ def in_double(example: Example) -> bool:
 
 
 @pytest.mark.parametrize("record", COMPOSITES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_decomposition_treats_special_values_as_pytorch(
     record: Record, data: st.DataObject, seed: int

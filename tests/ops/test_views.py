@@ -17,7 +17,7 @@ from tests.reference import evaluate
 
 
 @pytest.mark.parametrize("record", [PERMUTE, EXPAND, SLICE], ids=lambda record: record.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_source_names_the_element_that_pytorch_takes(record: View, data: st.DataObject) -> None:
     example = data.draw(examples_for(record))
