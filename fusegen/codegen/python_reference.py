@@ -50,9 +50,16 @@ def reference_text(
     ]
     return ReferenceText(
         parameters,
-        (*_sizes(symbols, origins, [*body, *results]), *body, f"return {', '.join(results)}"),
-        (*_sizes(symbols, origins, shapes), f"return {', '.join(shapes)}"),
+        (*_sizes(symbols, origins, [*body, *results]), *body, *_return(results)),
+        (*_sizes(symbols, origins, shapes), *_return(shapes)),
     )
+
+
+def _return(values: list[str]) -> tuple[str, ...]:
+    """A return statement, of a tuple where there are several values."""
+    if len(values) == 1:
+        return (f"return {values[0]}",)
+    return ("return (", *(f"    {value}," for value in values), ")")
 
 
 def _statements(graph: Graph, names: Names, texts: dict[Node, str]) -> list[str]:

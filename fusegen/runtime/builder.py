@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen import emulator
@@ -41,15 +42,16 @@ exec ninja
 """
 
 
-def emit(request: BuildRequest, folder: Path) -> None:
-    """Write all that a build of `request` needs into `folder`; no compiler is looked for.
+def emit(requests: Sequence[BuildRequest], folder: Path) -> None:
+    """Write all that a build of `requests` needs into `folder`; no compiler is looked for.
 
     The folder of a CUDA build also gets `build.sh`, which builds it on a machine without fusegen.
     """
-    for name, text in request.sources.items():
-        _write(folder / name, text)
-    _write(folder / BUILD_FILE, build_file(request))
-    if request.target is Target.CUDA:
+    for request in requests:
+        for name, text in request.sources.items():
+            _write(folder / name, text)
+    _write(folder / BUILD_FILE, build_file(requests))
+    if requests[0].target is Target.CUDA:
         _write(folder / SCRIPT_FILE, SCRIPT)
         (folder / SCRIPT_FILE).chmod(0o755)
 
@@ -61,7 +63,7 @@ def build(request: BuildRequest, folder: Path, toolchain: Toolchain | None = Non
     Raises ToolchainError where something is missing, BuildError where a compiler fails.
     """
     toolchain = toolchain or find_toolchain(request.target)
-    emit(request, folder)
+    emit([request], folder)
     _write(folder / TOOLCHAIN_FILE, toolchain_file(toolchain, emulator_flags(request)))
     run_ninja(toolchain.ninja, folder, request.name)
     return folder / library_name(request)

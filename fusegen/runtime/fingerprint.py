@@ -30,7 +30,7 @@ def build_key(request: BuildRequest, toolchain: Toolchain) -> str:
     versions, torch's version and place, the emulator's sources, and the processor's kind."""
     ingredients = {
         "request": content_digest(request),
-        "build file": build_file(request),
+        "build file": build_file([request]),
         "emulator": emulator_digest() if request.target is Target.EMULATE else None,
         "emulator flags": emulator_flags(request),
         **machine_ingredients(toolchain),

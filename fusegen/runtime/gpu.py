@@ -47,8 +47,10 @@ def architecture_of(major: int, minor: int) -> str:
 def default_architectures() -> tuple[str, ...]:
     """What to build for when the user does not say: this machine's GPUs, else the portable ones.
 
-    Imports torch, which takes seconds.
+    Imports torch, which takes seconds, only where there is a driver.
     """
+    if driver_cuda_version() is None:
+        return PORTABLE_ARCHITECTURES
     return tuple(sorted({gpu.architecture for gpu in gpus()})) or PORTABLE_ARCHITECTURES
 
 

@@ -31,26 +31,36 @@ def library_name(request: BuildRequest) -> str:
     return f"{request.name}.so"
 
 
-def build_file(request: BuildRequest) -> str:
-    """The text of build.ninja."""
-    kernels = sorted(name for name in request.sources if name.endswith(".cu"))
-    bindings = sorted(name for name in request.sources if name.endswith(".cpp"))
-    objects = [_object(name) for name in (*kernels, *bindings)]
-    library = library_name(request)
+def build_file(requests: Sequence[BuildRequest]) -> str:
+    """The text of build.ninja for modules in one folder, all for one target and architectures."""
+    first = requests[0]
+    assert all((r.target, r.architectures) == (first.target, first.architectures) for r in requests)
+    libraries = " ".join(map(library_name, requests))
     parts = [
-        f"# Builds {library}. The compilers and torch are named in {TOOLCHAIN_FILE}.",
+        f"# Builds {libraries}. The compilers and torch are named in {TOOLCHAIN_FILE}.",
         f"include {TOOLCHAIN_FILE}",
-        f"namespace = {namespace_of(request)}",
         "",
-        _rule("kernel", _kernel_command(request), depfile=True),
-        _rule("binding", _binding_command(request), depfile=True),
-        _rule("link", _link_command(request), depfile=False),
-        *(f"build {_object(name)}: kernel {name}" for name in kernels),
-        *(f"build {_object(name)}: binding {name}" for name in bindings),
-        f"build {library}: link {' '.join(objects)}",
-        f"default {library}",
+        _rule("kernel", _kernel_command(first), depfile=True),
+        _rule("binding", _binding_command(first), depfile=True),
+        _rule("link", _link_command(first), depfile=False),
+        *(_module(request) for request in requests),
+        f"default {libraries}",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _module(request: BuildRequest) -> str:
+    kernels = sorted(name for name in request.sources if name.endswith(".cu"))
+    bindings = sorted(name for name in request.sources if name.endswith(".cpp"))
+    objects = " ".join(_object(name) for name in (*kernels, *bindings))
+    lines = [f"build {_object(name)}: kernel {name}" for name in kernels]
+    for name in bindings:
+        lines += [
+            f"build {_object(name)}: binding {name}",
+            f"  namespace = {namespace_of(request)}",
+        ]
+    lines.append(f"build {library_name(request)}: link {objects}")
+    return "\n".join(lines) + "\n"
 
 
 def toolchain_file(toolchain: Toolchain, emulator_flags: Sequence[str] = ()) -> str:

@@ -24,7 +24,7 @@ CUDA_ADDER = adder(Target.CUDA, architectures=("sm_80", "sm_90a"))
 
 def test_emit_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    emit(CUDA_ADDER, tmp_path / "out")
+    emit([CUDA_ADDER], tmp_path / "out")
     written = {
         path.relative_to(tmp_path / "out").as_posix()
         for path in (tmp_path / "out").rglob("*")
@@ -35,7 +35,7 @@ def test_emit_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_emitted_text_is_the_same_everywhere(tmp_path: Path) -> None:
     """A folder kept in a repository must not change with the machine it was written on."""
-    emit(CUDA_ADDER, tmp_path)
+    emit([CUDA_ADDER], tmp_path)
     text = (tmp_path / "build.ninja").read_text()
     assert str(tmp_path) not in text
     assert str(find_toolchain(Target.EMULATE).torch.include_folder) not in text
@@ -107,7 +107,7 @@ def test_unknown_architecture_names_cause_and_mend(tmp_path: Path) -> None:
 @pytest.mark.nvcc
 def test_script_builds_without_fusegen(tmp_path: Path) -> None:
     """Only a shell, nvcc, g++, ninja and a Python with torch; started from another folder."""
-    emit(CUDA_ADDER, tmp_path / "a folder")
+    emit([CUDA_ADDER], tmp_path / "a folder")
     search = f"{find_ninja().parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(
         [tmp_path / "a folder" / "build.sh"],
