@@ -9,7 +9,7 @@ from fusegen.ir.graph import Node, Shape
 from fusegen.ir.integers import ZERO, Integer, IntegerLike, product
 from fusegen.ops.construct import Operand, call, constant, is_number, size_value
 from fusegen.ops.inference import reduced_shape, shape_of
-from fusegen.ops.pointwise import activations, arithmetic, functions, logic
+from fusegen.ops.pointwise import arithmetic, functions, logic
 from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.primitive import products, reductions, views
 from fusegen.ops.record import Reduction
@@ -67,16 +67,6 @@ def ne(x: Operand, y: Operand) -> Node:
     return call(logic.NE, (x, y))
 
 
-def eq(x: Operand, y: Operand) -> Node:
-    """x == y"""
-    return call(logic.EQ, (x, y))
-
-
-def where(condition: Node, x: Operand, y: Operand) -> Node:
-    """x where the condition holds, else y."""
-    return call(logic.WHERE, (condition, x, y))
-
-
 def absolute(x: Node) -> Node:
     """|x|"""
     return call(arithmetic.ABS, (x,))
@@ -110,11 +100,6 @@ def exp(x: Node) -> Node:
 def log(x: Node) -> Node:
     """The natural logarithm."""
     return call(functions.LOG, (x,))
-
-
-def sigmoid(x: Node) -> Node:
-    """The logistic function."""
-    return call(activations.SIGMOID, (x,))
 
 
 def reduce(record: Reduction, x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:

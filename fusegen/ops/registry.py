@@ -56,9 +56,9 @@ SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
             arithmetic.RSQRT,
             arithmetic.RECIPROCAL,
         ),
-        "Comparison, logic and conversion": (*logic.RECORDS, casting.CAST),
+        "Comparison, logic and conversion": (*logic.RECORDS, casting.CAST, functions.CLONE),
         "Exponentials, logarithms, trigonometry and rounding": (
-            *(record for record in functions.RECORDS if record is not functions.ROUND),
+            *(r for r in functions.RECORDS if r not in (functions.CLONE, functions.ROUND)),
             composite_arithmetic.ROUND,
         ),
         "Activations": activations.RECORDS,
