@@ -41,6 +41,8 @@ def refused(
     [
         ("softmax", [(2, 3)], {"dim": 2}, "dim 2 is out of range", "from -2 to 1"),
         ("amax", [(2, 3)], {"dim": (0, -2)}, "a dim stands twice in (0, -2)", None),
+        ("any", [(2, 3)], {"dim": ()}, "no dim to reduce in an empty list", "leave dim out"),
+        ("logsumexp", [(2, 3)], {"dim": ()}, "no dim to reduce in an empty list", None),
         ("amax", [(0, 3)], {"dim": 0}, "empty tensor [0, 3] has no greatest", None),
         ("group_norm", [(2, 30)], {"num_groups": 8}, "30 channels", "divisors are 6 and 10"),
         ("group_norm", [(30,)], {"num_groups": 3}, "rank 2 or more", None),

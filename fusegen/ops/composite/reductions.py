@@ -42,6 +42,13 @@ def _arguments(x: Node, attributes: Attributes) -> tuple[tuple[int, ...], bool]:
     return normal_dims(attributes["dim"], x.type.rank), attributes.flag("keepdim")
 
 
+def _refuse_no_dims(attributes: Attributes) -> None:
+    """PyTorch's reductions disagree about an empty list of dims: most take it for all dims; for
+    those that don't, it is refused."""
+    if attributes["dim"] == ():
+        raise OperationError("there is no dim to reduce in an empty list", "leave dim out for all")
+
+
 def _refuse_empty(x: Node, over: tuple[int, ...]) -> None:
     if any(x.shape[dim] == ZERO for dim in over):
         raise OperationError(f"an empty tensor {show(x.shape)} has no greatest or least element")
@@ -164,6 +171,7 @@ ARGMIN = composite(
 def _truth(record: Reduction) -> Callable[[tuple[Node, ...], Attributes], Node]:
     def decompose(operands: tuple[Node, ...], attributes: Attributes) -> Node:
         (x,) = operands
+        _refuse_no_dims(attributes)
         over, keepdim = _arguments(x, attributes)
         truth = x if x.dtype.kind is Kind.BOOL else build.ne(x, 0)
         result = build.reduce(record, truth, over, keepdim)
@@ -271,6 +279,7 @@ NORM = composite(
 
 def _logsumexp(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     (x,) = operands
+    _refuse_no_dims(attributes)
     x = x if x.dtype.is_float else build.cast(x, DType.FLOAT32)
     over, keepdim = _arguments(x, attributes)
     result = build.reduce(primitive.LOG_SUM_EXP, build.to_compute(x), over, keepdim)

@@ -73,6 +73,8 @@ UNFLATTEN = composite(
 
 def _squeeze(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     (x,) = operands
+    if attributes["dim"] == ():
+        return x
     over = normal_dims(attributes["dim"], x.type.rank)
     unknown = next((x.shape[dim] for dim in over if x.shape[dim].constant is None), None)
     if unknown is not None and attributes["dim"] is not None:
