@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.record import Composite
+from fusegen.passes.rewrite import with_roots
 
 
 def decompose(graph: Graph) -> Graph:
@@ -16,15 +17,7 @@ def decompose(graph: Graph) -> Graph:
     done: dict[Node, Node] = {}
     for node in topological(graph.roots):
         done[node] = _primitive(node, done)
-    if all(new is old for old, new in done.items()):
-        return graph
-    return replace(
-        graph,
-        outputs=tuple(replace(o, node=done[o.node]) for o in graph.outputs),
-        updates=tuple(
-            replace(u, mean=done[u.mean], variance=done[u.variance]) for u in graph.updates
-        ),
-    )
+    return with_roots(graph, tuple(done[root] for root in graph.roots))
 
 
 def _primitive(node: Node, done: dict[Node, Node]) -> Node:
