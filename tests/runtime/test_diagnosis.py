@@ -109,7 +109,10 @@ def test_architecture_of(major: int, minor: int, architecture: str) -> None:
 
 def test_default_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
     here = (Gpu("H100", "sm_90a", 1), Gpu("A100", "sm_80", 1), Gpu("H100", "sm_90a", 1))
+    monkeypatch.setattr(gpu, "driver_cuda_version", lambda: (13, 0))
     monkeypatch.setattr(gpu, "gpus", lambda: here)
     assert gpu.default_architectures() == ("sm_80", "sm_90a")
     monkeypatch.setattr(gpu, "gpus", lambda: ())
+    assert gpu.default_architectures() == ("sm_80", "sm_90a", "sm_100")
+    monkeypatch.setattr(gpu, "driver_cuda_version", lambda: None)
     assert gpu.default_architectures() == ("sm_80", "sm_90a", "sm_100")

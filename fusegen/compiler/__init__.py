@@ -1,0 +1,115 @@
+"""The driver: runs the stages in order for the command line and the Python API.
+
+Each function imports what it needs, so that `check` stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusegen.errors import Diagnostic
+from fusegen.frontend.source import Source
+
+if TYPE_CHECKING:
+    from fusegen.compiler.explanation import Explanation
+    from fusegen.frontend.elaborate import ArgumentValue
+    from fusegen.runtime.comparison import Comparison
+
+    Arguments = Mapping[str, ArgumentValue]
+
+
+def read_source(path: str) -> Source:
+    """The source in a file; FusegenError tells why it cannot be read."""
+    return Source.read(path)
+
+
+def check(source: Source, arguments: Arguments, model: str | None = None) -> tuple[Diagnostic, ...]:
+    """The warnings about a model; SourceError with every error."""
+    from fusegen.frontend import elaborate, parse
+
+    return elaborate(parse(source), model=model, arguments=arguments).warnings
+
+
+def compile_to_folder(
+    source: Source,
+    out: Path,
+    *,
+    arguments: Arguments,
+    target: str = "cuda",
+    architectures: Sequence[str] = (),
+    dtypes: Sequence[str] = ("float32",),
+    emit_only: bool = False,
+    model: str | None = None,
+) -> None:
+    """Write the kernels, their binding, the Python module and the plan of a model into `out`, and
+    build them there unless `emit_only`. Raises FusegenError, and writes nothing then."""
+    from fusegen.compiler.folder import write_folder
+    from fusegen.compiler.specialisation import Specialisation
+    from fusegen.ir.dtypes import DType
+    from fusegen.runtime.request import Target
+
+    write_folder(
+        Specialisation.of(source, model, arguments),
+        out,
+        target=Target(target),
+        architectures=architectures,
+        dtypes=[DType(dtype) for dtype in dtypes],
+        emit_only=emit_only,
+    )
+
+
+def explain(
+    source: Source,
+    *,
+    arguments: Arguments,
+    sizes: Mapping[str, int],
+    dtype: str = "float32",
+    model: str | None = None,
+) -> Explanation:
+    """The plan of a model in evaluation, its bytes and operations for the given sizes."""
+    from fusegen.compiler.explanation import Explanation
+    from fusegen.compiler.specialisation import Specialisation
+    from fusegen.compiler.variant import make_plan
+    from fusegen.ir.dtypes import DType
+    from fusegen.plan.cost import SizeHints
+
+    chosen = Specialisation.of(source, model, arguments)
+    plan = make_plan(chosen, DType(dtype), training=False, hints=SizeHints(sizes))
+    return Explanation.of(plan)
+
+
+def run(
+    source: Source,
+    *,
+    arguments: Arguments,
+    sizes: Mapping[str, int],
+    dtype: str = "float32",
+    target: str | None = None,
+    seed: int = 0,
+    model: str | None = None,
+) -> Comparison:
+    """Build a model's kernels, run them on random inputs, and measure the errors.
+
+    Without `target` they run on the GPU if there is one, else in the emulator. Sizes not given
+    are 32.
+    """
+    from fusegen.compiler.loading import blueprint
+    from fusegen.compiler.specialisation import Specialisation
+    from fusegen.ir.dtypes import DType
+    from fusegen.plan.cost import SizeHints
+    from fusegen.runtime.comparison import compare
+    from fusegen.runtime.gpu import gpus
+    from fusegen.runtime.request import Target
+
+    chosen = Specialisation.of(source, model, arguments)
+    where = Target(target or ("cuda" if gpus() else "emulate"))
+    return compare(
+        blueprint(chosen, where),
+        chosen.graph(DType(dtype), training=False),
+        dtype=DType(dtype),
+        device="cuda" if where is Target.CUDA else "cpu",
+        sizes=SizeHints(sizes, default=32),
+        seed=seed,
+    )

@@ -1,0 +1,136 @@
+"""The plan for people and programs: what shares a kernel, what is left to a library, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fusegen.ir.graph import Node
+from fusegen.plan.cost import H100, Cost
+from fusegen.plan.kernels import (
+    ElementwisePlan,
+    LibraryPlan,
+    ModulePlan,
+    ProductPlan,
+    RowPlan,
+)
+
+TEXT_WIDTH = 100
+
+KINDS = {
+    ElementwisePlan: "elementwise",
+    RowPlan: "reduction",
+    ProductPlan: "matrix product",
+}
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """What a kernel does and costs: `ops` are the user's names and operations it covers."""
+
+    name: str
+    kind: str
+    ops: tuple[str, ...]
+    cost: Cost
+    why: str
+
+
+@dataclass(frozen=True)
+class LibraryLine:
+    """An operation left to PyTorch's own kernel."""
+
+    op: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A plan's kernels and library calls, each in their order."""
+
+    kernels: tuple[KernelLine, ...]
+    library_calls: tuple[LibraryLine, ...]
+
+    @staticmethod
+    def of(plan: ModulePlan) -> Explanation:
+        """The explanation of a plan."""
+        kernels = [
+            KernelLine(
+                step.name, KINDS[type(step)], tuple(map(_label, step.covers)), step.cost, step.why
+            )
+            for step in plan.steps
+            if not isinstance(step, LibraryPlan)
+        ]
+        calls = [
+            LibraryLine(_label(step.node), step.why)
+            for step in plan.steps
+            if isinstance(step, LibraryPlan)
+        ]
+        return Explanation(tuple(kernels), tuple(calls))
+
+    def as_json(self) -> dict[str, Any]:
+        """`kernels` with name, kind, ops, bytes, operations, floor in microseconds and reason, and
+        `library_calls` with the operation and the reason."""
+        return {
+            "kernels": [
+                {
+                    "name": kernel.name,
+                    "kind": kernel.kind,
+                    "ops": list(kernel.ops),
+                    "reads_bytes": kernel.cost.reads,
+                    "writes_bytes": kernel.cost.writes,
+                    "flops": kernel.cost.flops + kernel.cost.product_flops,
+                    "floor_us": _floor(kernel.cost),
+                    "why": kernel.why,
+                }
+                for kernel in self.kernels
+            ],
+            "library_calls": [{"op": call.op, "why": call.why} for call in self.library_calls],
+        }
+
+    def as_text(self) -> str:
+        """A table with a line for each kernel and call, and the reasons below it."""
+        table = Table("", "kind", "reads", "writes", "operations", "floor", box=box.SIMPLE)
+        for kernel in self.kernels:
+            cost = kernel.cost
+            table.add_row(
+                kernel.name,
+                kernel.kind,
+                _scaled(cost.reads, "B"),
+                _scaled(cost.writes, "B"),
+                _scaled(cost.flops + cost.product_flops, ""),
+                f"{_floor(cost):.1f} µs",
+            )
+        for call in self.library_calls:
+            table.add_row(call.op, "library call")
+        console = Console(width=TEXT_WIDTH, color_system=None)
+        with console.capture() as capture:
+            console.print(table)
+            for kernel in self.kernels:
+                console.print(f"{kernel.name}: {', '.join(kernel.ops)}", highlight=False)
+                console.print(f"  {kernel.why}", highlight=False)
+            for call in self.library_calls:
+                console.print(f"{call.op}\n  {call.why}", highlight=False)
+        return capture.get().strip("\n")
+
+
+def _label(node: Node) -> str:
+    operation = node.operation.name
+    return operation if node.name in (None, operation) else f"{node.name} = {operation}"
+
+
+def _floor(cost: Cost) -> float:
+    """The least time on the device the planner reckons with, in microseconds."""
+    return round(cost.floor(H100) * 1e6, 3)
+
+
+def _scaled(value: float, unit: str) -> str:
+    """A number with three digits and a metric prefix."""
+    for prefix in ("", "k", "M", "G"):
+        if value < 1000:
+            return f"{value:.3g} {prefix}{unit}".strip()
+        value /= 1000
+    return f"{value:.3g} T{unit}"

@@ -1,0 +1,89 @@
+"""Ahead of time: a folder with a model's sources, built libraries and Python module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fusegen.codegen.python_module import Libraries
+from fusegen.compiler.explanation import Explanation
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.compiler.variant import Variant, make_variant
+from fusegen.errors import FusegenError
+from fusegen.ir.dtypes import DType
+from fusegen.runtime.ahead_of_time import build_into
+from fusegen.runtime.builder import emit
+from fusegen.runtime.emulator_library import LIBRARY
+from fusegen.runtime.gpu import default_architectures
+from fusegen.runtime.request import Target, namespace_of
+
+
+def write_folder(
+    chosen: Specialisation,
+    out: Path,
+    *,
+    target: Target,
+    architectures: Sequence[str],
+    dtypes: Sequence[DType],
+    emit_only: bool,
+) -> None:
+    """Write the folder `out`, and build it unless `emit_only`; nothing is written if that fails.
+
+    Raises FusegenError where the folder cannot be written, ToolchainError and BuildError.
+    """
+    if target is Target.CUDA:
+        chips = tuple(dict.fromkeys(architectures)) or default_architectures()
+    elif architectures:
+        raise FusegenError("the emulator has no GPU architectures", "leave --arch out")
+    else:
+        chips = ()
+    variants = [
+        make_variant(chosen, dtype, training=training)
+        for dtype in dict.fromkeys(dtypes)
+        for training in chosen.modes
+    ]
+    requests = [variant.request(target, chips) for variant in variants]
+    namespaces = {request.name: namespace_of(request) for request in requests}
+    device = "cuda" if target is Target.CUDA else "cpu"
+    module = chosen.python_source(device, _libraries(chosen, namespaces, target, dtypes))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if emit_only:
+            emit(requests, out)
+        else:
+            build_into(requests, out)
+        (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")
+        (out / "plan.json").write_text(_plan_json(variants), encoding="utf-8")
+    except OSError as error:
+        raise FusegenError(
+            f"the folder '{out}' cannot be written: {error.strerror or error}",
+            "name another folder with -o",
+        ) from error
+
+
+def _libraries(
+    chosen: Specialisation, namespaces: dict[str, str], target: Target, dtypes: Sequence[DType]
+) -> Libraries:
+    file = chosen.program.source.filename.rpartition("/")[2]
+    options = [f"-D {name}={value}" for name, value in chosen.arguments]
+    if target is Target.EMULATE:
+        options.append("--target emulate")
+    options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]
+    return Libraries(
+        namespaces,
+        command=" ".join(["fusegen compile", file, *options]),
+        mend="build it with build.sh in its folder"
+        if target is Target.CUDA
+        else "compile again without --emit-only",
+        emulator=LIBRARY if target is Target.EMULATE else None,
+    )
+
+
+def _plan_json(variants: Sequence[Variant]) -> str:
+    """The first variant's plan, and where there are several, all by name."""
+    first, *others = variants
+    content = Explanation.of(first.plan).as_json()
+    if others:
+        content["variants"] = {v.name: Explanation.of(v.plan).as_json() for v in variants}
+    return json.dumps(content, indent=2) + "\n"

@@ -1,0 +1,62 @@
+"""From a source to an `nn.Module` class that builds its operators when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fusegen.compiler.specialisation import MODULE_DTYPES, Specialisation
+from fusegen.compiler.variant import make_variant
+from fusegen.frontend import Source, parse
+from fusegen.frontend.elaborate import ArgumentValue
+from fusegen.runtime.gpu import default_architectures
+from fusegen.runtime.request import BuildRequest, Target
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fusegen.runtime.generated_module import Blueprint
+
+
+def load_model(
+    source: Source, *, model: str | None = None, target: Target = Target.CUDA, check: bool = False
+) -> type[nn.Module]:
+    """The class of a source's model; `check` builds emulated kernels for the checker.
+
+    Its arguments are checked when it is called. Raises SourceError for what is wrong whatever
+    they are, and FusegenError if there is no such model.
+    """
+    from fusegen.runtime.generated_module import model_class
+
+    program = parse(source)
+    definition = program.choose_model(model)
+    parameters = tuple(parameter.name.text for parameter in definition.parameters)
+
+    def draw(arguments: Mapping[str, ArgumentValue]) -> Blueprint:
+        return blueprint(Specialisation.of(source, model, arguments), target, check)
+
+    return model_class(definition.name.text, program.comment_above(definition), parameters, draw)
+
+
+def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Blueprint:
+    """What the runtime needs to make modules of a specialisation."""
+    from fusegen.runtime.generated_module import Blueprint
+
+    variants = {
+        f"{chosen.operator(training)}_{dtype.value}": (dtype, training)
+        for training in chosen.modes
+        for dtype in MODULE_DTYPES
+    }
+
+    def request(name: str) -> BuildRequest:
+        dtype, training = variants[name]
+        architectures = default_architectures() if target is Target.CUDA else ()
+        return make_variant(chosen, dtype, training=training).request(target, architectures, check)
+
+    device = "cuda" if target is Target.CUDA else "cpu"
+    return Blueprint(
+        text=chosen.python_source(device, None),
+        class_name=chosen.name,
+        key=f"{target.value} {check}",
+        request=request,
+    )

@@ -1,0 +1,163 @@
+"""Runs a module on random inputs and measures it, and PyTorch beside it, against float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fusegen.errors import FusegenError
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, Placeholder
+from fusegen.runtime.generated_module import Blueprint, generated_module
+
+# A kernel may be as far from the float64 result as PyTorch is, times this.
+ALLOWED_RATIO = 2.0
+# And off by this many units in the last place of the greatest result, where PyTorch is exact.
+ALLOWED_UNITS = 4.0
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far an output is from the float64 reference: the greatest difference, of the kernels and
+    of PyTorch in the same dtype, in units of the greatest finite result; NaN where a special value
+    differs."""
+
+    name: str
+    shape: tuple[int, ...]
+    kernels: float
+    pytorch: float
+    unit: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the kernels are about as good as PyTorch."""
+        return self.kernels <= ALLOWED_RATIO * self.pytorch + ALLOWED_UNITS * self.unit
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The errors of all outputs, and where the kernels ran."""
+
+    place: str
+    dtype: str
+    outputs: tuple[OutputError, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every output is right."""
+        return all(output.agrees for output in self.outputs)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "agrees": self.agrees,
+            "place": self.place,
+            "dtype": self.dtype,
+            "outputs": [
+                {
+                    "name": output.name,
+                    "shape": list(output.shape),
+                    "error": output.kernels,
+                    "pytorch_error": output.pytorch,
+                    "agrees": output.agrees,
+                }
+                for output in self.outputs
+            ],
+        }
+
+    def as_text(self) -> str:
+        """A line for each output."""
+        lines = [f"{self.dtype} {self.place}; greatest error relative to the greatest result:"]
+        for output in self.outputs:
+            shape = ", ".join(map(str, output.shape))
+            verdict = "agrees" if output.agrees else "DIFFERS"
+            lines.append(
+                f"  {output.name} [{shape}]: kernels {output.kernels:.2e}, "
+                f"PyTorch {output.pytorch:.2e}: {verdict}"
+            )
+        return "\n".join(lines)
+
+
+def compare(
+    blueprint: Blueprint,
+    graph: Graph,
+    *,
+    dtype: DType,
+    device: str,
+    sizes: Mapping[str, int],
+    seed: int,
+) -> Comparison:
+    """Run a new module of the blueprint on `device`, in evaluation, on inputs drawn from `seed`.
+
+    `graph` is the model's in `dtype`; `sizes` gives each symbolic size. Raises FusegenError where
+    there is no such device, and whatever the build raises.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise FusegenError("there is no CUDA GPU here", "run in the emulator: --target emulate")
+    generated = generated_module(blueprint)
+    torch.manual_seed(seed)
+    module = getattr(generated, blueprint.class_name)(device=device, dtype=_torch(dtype)).eval()
+    inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
+    with torch.no_grad():
+        kernels = _as_tuple(module(*inputs))
+        tensors = [*inputs, *(_held(module, node) for node in graph.tensors)]
+        eager = _as_tuple(generated.reference(*tensors))
+        exact = _as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
+    unit = torch.finfo(_torch(dtype)).eps
+    outputs = [
+        OutputError(output.name, tuple(k.shape), error(k, x), error(e, x), unit)
+        for output, k, e, x in zip(graph.outputs, kernels, eager, exact, strict=True)
+    ]
+    place = "on the GPU" if device == "cuda" else "in the emulator"
+    return Comparison(place, dtype.value, tuple(outputs))
+
+
+def random_tensor(node: Node, sizes: Mapping[str, int], device: str) -> Tensor:
+    """A random value for an input: normal, small integers, or truth values by its dtype."""
+    shape = [size.evaluate(sizes) for size in node.shape]
+    if node.dtype.is_float:
+        return torch.randn(shape).to(device, _torch(node.dtype))
+    highest = 2 if node.dtype is DType.BOOL else 10
+    return torch.randint(0, highest, shape).to(device, _torch(node.dtype))
+
+
+def error(actual: Tensor, exact: Tensor) -> float:
+    """The greatest difference in units of the greatest finite exact element; NaN where one is
+    special (NaN or infinite) and the other is not the same."""
+    if exact.numel() == 0:
+        return 0.0
+    found, wanted = actual.double(), exact.double()
+    finite = wanted.isfinite()
+    if not torch.equal(found[~finite].nan_to_num(nan=0.5), wanted[~finite].nan_to_num(nan=0.5)):
+        return math.nan
+    if not finite.any():
+        return 0.0
+    greatest = wanted[finite].abs().max().item()
+    return (found - wanted)[finite].abs().max().item() / (greatest or 1.0)
+
+
+def _held(module: torch.nn.Module, node: Node) -> Tensor:
+    value: Any = module
+    for name in node.operation.path.split("."):
+        value = getattr(value, name)
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _widened(tensor: Tensor, dtype: DType) -> Tensor:
+    return tensor.double() if tensor.dtype == _torch(dtype) else tensor
+
+
+def _as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (results,) if isinstance(results, Tensor) else tuple(results)
+
+
+def _torch(dtype: DType) -> torch.dtype:
+    found = getattr(torch, dtype.value)
+    assert isinstance(found, torch.dtype)
+    return found
