@@ -294,11 +294,12 @@ def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
             if step is not None:
                 whole, rest = whole + step, rest - Integer((term,))
         return whole, rest
-    for symbol in value.symbols():  # the divisor is a sum: divide each coordinate's coefficient
+    # The divisor is a sum: divide what each symbol is multiplied by, coordinates before sizes.
+    for symbol in sorted(value.symbols(), key=lambda s: (s.extent is None, s.name)):
         coefficient = Integer(
             tuple(
                 (tuple(a for a in m if a != symbol), c)
-                for m, c in value.terms
+                for m, c in rest.terms
                 if m.count(symbol) == 1
             )
         )
@@ -310,7 +311,7 @@ def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
 
 
 def _common_factors(value: Integer, divisor: Integer) -> tuple[Integer, ...]:
-    """What the divisor, a single term, has in common with terms of `value`, without 1 and itself."""
+    """What a divisor of one term has in common with terms of `value`, without 1 and itself."""
     if len(divisor.terms) != 1:
         return ()
     ((monomial, number),) = divisor.terms
