@@ -142,6 +142,7 @@ def error(actual: Tensor, exact: Tensor) -> float:
 
 
 def _held(module: torch.nn.Module, node: Node) -> Tensor:
+    assert isinstance(node.operation, Placeholder)
     value: Any = module
     for name in node.operation.path.split("."):
         value = getattr(value, name)
