@@ -26,7 +26,7 @@ def load_model(
     Its arguments are checked when it is called. Raises SourceError for what is wrong whatever
     they are, and FusegenError if there is no such model.
     """
-    from fusegen.runtime.generated_module import model_class
+    from fusegen.runtime.generated_module import OpenModel, model_class
 
     program = parse(source)
     definition = program.choose_model(model)
@@ -35,7 +35,8 @@ def load_model(
     def draw(arguments: Mapping[str, ArgumentValue]) -> Blueprint:
         return blueprint(Specialisation.of(source, model, arguments), target, check)
 
-    return model_class(definition.name.text, program.comment_above(definition), parameters, draw)
+    description = program.comment_above(definition)
+    return model_class(definition.name.text, description, OpenModel(parameters, draw))
 
 
 def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Blueprint:

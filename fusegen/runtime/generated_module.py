@@ -6,7 +6,7 @@ import hashlib
 import linecache
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, cast
 
@@ -35,6 +35,16 @@ ModelArgument = bool | int | float | str
 Draw = Callable[[Mapping[str, ModelArgument]], Blueprint]
 
 
+@dataclass(frozen=True)
+class OpenModel:
+    """A model whose arguments are still open: their names in order, what gives the blueprint for
+    some of them (the others having their defaults), and the classes made so far."""
+
+    arguments: tuple[str, ...]
+    draw: Draw
+    fixed: dict[tuple[object, ...], type[nn.Module]] = field(default_factory=dict)
+
+
 class ModelClass(type):
     """The class of a model whose arguments are still open.
 
@@ -42,54 +52,45 @@ class ModelClass(type):
     gives a module: an instance of a subclass with these arguments fixed.
     """
 
-    parameters: tuple[str, ...]
-    draw: Draw
-    specialised: dict[tuple[object, ...], type[nn.Module]]
+    _open: OpenModel
 
     def __call__(cls, *values: ModelArgument, **keywords: Any) -> Any:
         """A module; FusegenError for arguments that the model does not take, SourceError where the
         source is wrong for these."""
+        if "_open" not in cls.__dict__:  # a subclass: its arguments are fixed
+            return super().__call__(*values, **keywords)
         factory = {k: keywords.pop(k) for k in ("device", "dtype") if k in keywords}
-        if "parameters" not in cls.__dict__:  # a subclass: its arguments are fixed
-            return super().__call__(*values, **keywords, **factory)
         arguments = cls._bound(values, keywords)
         key = tuple((name, type(value), value) for name, value in sorted(arguments.items()))
-        if key not in cls.specialised:
-            cls.specialised[key] = cls._specialise(cls.draw(arguments))
-        return cls.specialised[key](**factory)
+        if key not in cls._open.fixed:
+            cls._open.fixed[key] = cls._fix(cls._open.draw(arguments))
+        return cls._open.fixed[key](**factory)
 
     def _bound(
         cls, values: tuple[ModelArgument, ...], keywords: Mapping[str, ModelArgument]
     ) -> dict[str, ModelArgument]:
-        if len(values) > len(cls.parameters):
+        names = cls._open.arguments
+        if len(values) > len(names):
             raise FusegenError(
-                f"model '{cls.__name__}' takes {len(cls.parameters)} arguments, not {len(values)}"
+                f"model '{cls.__name__}' takes {len(names)} arguments, not {len(values)}"
             )
-        arguments = dict(zip(cls.parameters, values, strict=False))
+        arguments = dict(zip(names, values, strict=False))
         for name, value in keywords.items():
             if name in arguments:
                 raise FusegenError(f"argument '{name}' of model '{cls.__name__}' is given twice")
             arguments[name] = value
         return arguments
 
-    def _specialise(cls, blueprint: Blueprint) -> type[nn.Module]:
+    def _fix(cls, blueprint: Blueprint) -> type[nn.Module]:
         generated = generated_module(blueprint)
         emitted = getattr(generated, blueprint.class_name)
         names = {"__doc__": emitted.__doc__, "__module__": generated.__name__}
         return cast("type[nn.Module]", ModelClass(cls.__name__, (emitted, cls), names))
 
 
-def model_class(
-    name: str, description: str, parameters: tuple[str, ...], draw: Draw
-) -> type[nn.Module]:
-    """The class of a model with the arguments `parameters`; `draw` gives the blueprint for some
-    of them, the others having their defaults."""
-    names = {
-        "__doc__": description,
-        "parameters": parameters,
-        "draw": staticmethod(draw),
-        "specialised": {},
-    }
+def model_class(name: str, description: str, model: OpenModel) -> type[nn.Module]:
+    """The `nn.Module` class of a model with its arguments open."""
+    names = {"__doc__": description, "_open": model}
     return cast("type[nn.Module]", ModelClass(name, (nn.Module,), names))
 
 
