@@ -22,7 +22,10 @@ def flatten(coordinates: tuple[Integer, ...], shape: Shape) -> Integer:
 
 
 def unflatten(position: Integer, shape: Shape) -> tuple[Integer, ...]:
-    """The coordinates of the element at a row-major position; dims of size 1 give 0."""
+    """The coordinates of the element at a row-major position; dims of size 1 give 0, as do all
+    dims where there is no element."""
+    if ZERO in shape:
+        return (ZERO,) * len(shape)
     return tuple(
         ZERO if size == ONE else (position // step) % size
         for size, step in zip(shape, strides_of(shape), strict=True)
