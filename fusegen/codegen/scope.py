@@ -16,8 +16,9 @@ from fusegen.plan.kernels import Store
 class Scope:
     """The names a kernel's text uses.
 
-    `loads` are the buffers read, `stores` those written, in the order of the parameters; `symbols`
-    names sizes and loop variables. `host_sizes` are the sizes that the launcher takes, `sizes`
+    `loads` are the buffers read, `stores` those written, in the order of the parameters; `strided`
+    are those of the former that may come with any strides, as far as they matter. `symbols` names
+    sizes and loop variables. `host_sizes` are the sizes that the launcher takes, `sizes`
     those of them that it passes on to the kernel.
     """
 
@@ -26,6 +27,7 @@ class Scope:
     host_sizes: tuple[Symbol, ...]
     sizes: tuple[Symbol, ...]
     loads: tuple[Buffer, ...]
+    strided: tuple[Buffer, ...]
     stores: tuple[Buffer, ...]
     buffer_names: dict[str, str]
 
@@ -40,18 +42,20 @@ class Scope:
         expressions its text contains, `host_integers` those of the launcher's."""
         names = Names()
         loads: dict[Buffer, None] = {}
+        strided: dict[Buffer, None] = {}
         found: list[Integer] = list(integers)
         for expression in walk(values):
             if isinstance(expression, (Load, PartialStates)):
                 loads[expression.buffer] = None
                 found.append(expression.offset)
-            if isinstance(expression, Load):
-                found += expression.coordinates if _is_strided(expression.buffer) else ()
+            if isinstance(expression, Load) and _has_strides(expression):
+                strided[expression.buffer] = None
+                found += expression.coordinates
             if isinstance(expression, Size):
                 found.append(expression.size)
             if isinstance(expression, Select):
                 found += (expression.coordinate, expression.bound)
-        shapes = [size for buffer in loads for size in buffer.shape if _is_strided(buffer)]
+        shapes = [size for buffer in strided for size in buffer.shape]
         in_kernel = {symbol for value in found for symbol in value.symbols()}
         everywhere = _all_symbols([*found, *shapes, *host_integers])
         buffer_names = {b.name: names.fresh(b.name) for b in (*loads, *stores)}
@@ -66,6 +70,7 @@ class Scope:
             tuple(sizes),
             tuple(size for size in sizes if size in in_kernel),
             tuple(loads),
+            tuple(b for b in loads if b in strided),
             tuple(dict.fromkeys(stores)),
             buffer_names,
         )
@@ -89,7 +94,7 @@ class Scope:
         """
         offset = load.offset.substitute(values or {})
         packed = self.text(offset)
-        if not _is_strided(load.buffer):
+        if load.buffer not in self.strided:
             return packed
         strides = f"{self.buffer(load.buffer)}_strides.at"
         terms = []
@@ -109,15 +114,10 @@ class Scope:
             *(f"int64_t {self.symbols[size]}" for size in self.sizes),
         )
 
-    @property
-    def strided(self) -> tuple[Buffer, ...]:
-        """The buffers read that may come with any strides."""
-        return tuple(b for b in self.loads if _is_strided(b))
-
     def _read_parameters(self, buffer: Buffer) -> tuple[str, ...]:
         name = self.buffer(buffer)
         pointer = f"const {storage_type(buffer.dtype)}* __restrict__ {name}"
-        if not _is_strided(buffer):
+        if buffer not in self.strided:
             return (pointer,)
         return (pointer, f"Strides<{buffer.type.rank}> {name}_strides")
 
@@ -127,8 +127,10 @@ def stored_integers(stores: tuple[Store, ...]) -> tuple[Integer, ...]:
     return tuple(store.position for store in stores)
 
 
-def _is_strided(buffer: Buffer) -> bool:
-    return buffer.role is BufferRole.ARGUMENT and buffer.type.rank > 0
+def _has_strides(load: Load) -> bool:
+    """Whether the address depends on strides: an argument's does, but for the first element's."""
+    is_argument = load.buffer.role is BufferRole.ARGUMENT
+    return is_argument and any(coordinate.terms for coordinate in load.coordinates)
 
 
 def _all_symbols(values: list[Integer]) -> set[Symbol]:
