@@ -9,6 +9,7 @@ from fusegen.ir.graph import Graph
 from fusegen.passes.common_values import share_common_values
 from fusegen.passes.decompose import decompose
 from fusegen.passes.legality import check
+from fusegen.passes.library_operands import store_library_operands
 from fusegen.passes.results import separate_results
 from fusegen.passes.simplify import simplify
 
@@ -25,6 +26,7 @@ PASSES = (
     Pass("decompose", decompose),
     Pass("share common values", share_common_values),
     Pass("simplify", simplify),
+    Pass("store library operands", store_library_operands),
     Pass("share common values again", share_common_values),
     Pass("separate results", separate_results),
 )

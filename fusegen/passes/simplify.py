@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, POWER, SQUARE, SUB
 from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.pointwise.logic import LOGICAL_AND
 from fusegen.ops.record import CONSTANT
 from fusegen.passes.rewrite import rewrite
 
@@ -47,6 +49,13 @@ def neutral(node: Node) -> Node | None:
     return None
 
 
+def truth_product(node: Node) -> Node | None:
+    """a * b of truth values is `a and b`."""
+    if node.operation is MUL and all(x.dtype is DType.BOOL for x in node.operands):
+        return call(LOGICAL_AND, node.operands)
+    return None
+
+
 def squared(node: Node) -> Node | None:
     """x ** 2 is one multiplication."""
     if node.operation is POWER and _number(node.operands[1]) == 2:
@@ -77,7 +86,7 @@ def joined_biases(node: Node) -> Node | None:
 
 
 Rule = Callable[[Node], "Node | None"]
-RULES: tuple[Rule, ...] = (doubled, neutral, squared, same_dtype, joined_biases)
+RULES: tuple[Rule, ...] = (doubled, neutral, truth_product, squared, same_dtype, joined_biases)
 
 
 def _number(node: Node) -> float | None:
