@@ -49,4 +49,30 @@ inline dim3 grid_of(int64_t groups, int64_t blocks = 1) {
     return dim3(static_cast<unsigned>((groups < most ? groups : most) * blocks));
 }
 
+// How many multiprocessors the current device has: as many blocks as a persistent kernel needs.
+inline int64_t processor_count() {
+#ifdef FUSEGEN_EMULATE
+    return 3;  // so that small tests work through several tiles a block, too
+#else
+    int device = 0;
+    int count = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+#endif
+}
+
+// Whether the current device has Hopper's warpgroup products; the emulator has.
+inline bool has_wgmma() {
+#ifdef FUSEGEN_EMULATE
+    return true;
+#else
+    int device = 0;
+    int major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major == 9;
+#endif
+}
+
 }  // namespace fusegen
