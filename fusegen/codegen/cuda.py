@@ -41,7 +41,11 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
     """All kernels of the plan as one CUDA file; `header` is its comment, line by line."""
     kernels = [_fill(step) for step in plan.steps if not isinstance(step, LibraryPlan)]
     template = environment().get_template("module.cu.j2")
-    text = template.render(header=header, kernels=[_render(kernel) for kernel in kernels])
+    text = template.render(
+        header=header,
+        kernels=[_render(kernel) for kernel in kernels],
+        uses_tensor_cores=any(isinstance(k, ProductText) and k.tensor for k in kernels),
+    )
     return CudaSource(tidy(text), {k.kernel.name: k.kernel.signature for k in kernels})
 
 

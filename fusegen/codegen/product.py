@@ -10,6 +10,7 @@ from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
+from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.expressions import Accumulator, Expression, walk
@@ -72,6 +73,7 @@ class ProductText:
     right_depth_contiguous: bool
     element_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
+    tensor: TensorProductText | None
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
@@ -79,23 +81,7 @@ class ProductText:
 def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
-    stores, values, integers = _parts(epilogue)
-    scope = Scope.of(
-        (plan.left, plan.right, *values),
-        plan.written,
-        (
-            axes.batch,
-            axes.row,
-            axes.column,
-            axes.depth,
-            axes.batches,
-            axes.rows,
-            axes.columns,
-            axes.depths,
-            *stored_integers(stores),
-            *integers,
-        ),
-    )
+    scope = _scope(plan)
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
     element_lines: tuple[str, ...] = ()
@@ -121,6 +107,19 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.right_depth_contiguous,
         element_lines,
         row_epilogue,
+        tensor_product_text(plan, plan.tensor_cores, _scope(plan)) if plan.tensor_cores else None,
+    )
+
+
+def _scope(plan: ProductPlan) -> Scope:
+    axes = plan.axes
+    stores, values, integers = _parts(plan.epilogue)
+    axis_integers = (axes.batch, axes.row, axes.column, axes.depth)
+    sizes = (axes.batches, axes.rows, axes.columns, axes.depths)
+    return Scope.of(
+        (plan.left, plan.right, *values),
+        plan.written,
+        (*axis_integers, *sizes, *stored_integers(stores), *integers),
     )
 
 

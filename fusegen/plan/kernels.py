@@ -223,15 +223,13 @@ class ProductAxes:
 @dataclass(frozen=True)
 class MatrixView:
     """An operand as matrices in memory: element (batch, line, depth) lies at
-    `base + batch * batch_stride + line * line_stride + depth * depth_stride`, in elements, where a
-    line is a row of the left operand or a column of the right, and one of the last two strides is
-    1. It holds where the buffer is packed."""
+    `base + batch * batch_stride + line * line_stride + depth`, in elements, where a line is a row
+    of the left operand or a column of the right. It holds where the buffer is packed."""
 
     buffer: Buffer
     base: Integer
     batch_stride: Integer
     line_stride: Integer
-    depth_stride: Integer
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixVi
         strides.append(stride)
         rest = rest - stride * axis
     batch_stride, line_stride, depth_stride = strides
-    if ONE not in (line_stride, depth_stride):
+    if depth_stride != ONE:
         return None
-    return MatrixView(load.buffer, rest, batch_stride, line_stride, depth_stride)
+    return MatrixView(load.buffer, rest, batch_stride, line_stride)
 
 
 def _extents(axis: Integer) -> frozenset[Symbol]:

@@ -1,0 +1,148 @@
+"""The text of a matrix product's form for Hopper's tensor cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import compute_type, storage_type
+from fusegen.codegen.elementwise import mentions
+from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.statements import Statements
+from fusegen.ir.integers import ZERO
+from fusegen.plan.expressions import Accumulator, Expression, walk
+from fusegen.plan.kernels import (
+    ElementEpilogue,
+    GroupEpilogue,
+    MatrixView,
+    PartialEpilogue,
+    ProductPlan,
+    TensorCores,
+)
+
+# A thread's accumulators are pairs of neighbouring columns; four lanes share a block of 8 columns
+# (PTX ISA, register fragments of wgmma's accumulators).
+PAIR = 2
+LANES = 4
+BLOCK_COLUMNS = 8
+# The element of a pair at hand, in the accumulators' order.
+ELEMENT = "accumulators[block * 4 + half * 2 + element]"
+
+
+@dataclass(frozen=True)
+class MapText:
+    """What a tensor map describes: `pointer` to `batches` matrices of `lines` lines along K, with
+    strides in elements."""
+
+    pointer: str
+    type: str
+    lines: str
+    batches: str
+    line_stride: str
+    batch_stride: str
+
+
+@dataclass(frozen=True)
+class ElementLoopText:
+    """An elementwise epilogue: statements around and inside the loop over a pair of columns."""
+
+    before: tuple[str, ...]
+    body: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def needs_column(self) -> bool:
+        """Whether the variable `column` occurs in the text."""
+        return mentions((*self.before, *self.body, *self.after), "column")
+
+
+@dataclass(frozen=True)
+class TensorProductText:
+    """What the skeleton `tensor_product.cu.j2` fills in.
+
+    An epilogue over groups works on `width` columns at a time; `extra_slots` are the types of the
+    row program's slots beside the accumulators themselves.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    type: str
+    left: MapText
+    right: MapText
+    elements: ElementLoopText | None
+    program: ProgramText | None
+    width: int
+    is_partial: bool
+    extra_slots: tuple[str, ...]
+
+
+def tensor_product_text(plan: ProductPlan, cores: TensorCores, scope: Scope) -> TensorProductText:
+    """Fill the skeleton from the plan; `scope` is a fresh one of the product's."""
+    epilogue = plan.epilogue
+    elements = program = None
+    width = cores.columns
+    extra: tuple[str, ...] = ()
+    if isinstance(epilogue, ElementEpilogue):
+        elements = _element_loop(plan, epilogue, scope)
+    else:
+        program = _program(epilogue, scope)
+        width = epilogue.width
+        extra = tuple(compute_type(dtype) for dtype in epilogue.program.slots[1:])
+    return TensorProductText(
+        cores.rows,
+        cores.columns,
+        cores.depth,
+        cores.stages,
+        storage_type(cores.left.buffer.dtype),
+        _map(cores.left, scope, scope.text(plan.axes.rows), scope.text(plan.axes.batches)),
+        _map(cores.right, scope, scope.text(plan.axes.columns), scope.text(plan.axes.batches)),
+        elements,
+        program,
+        width,
+        isinstance(epilogue, PartialEpilogue),
+        extra,
+    )
+
+
+def _map(view: MatrixView, scope: Scope, lines: str, batches: str) -> MapText:
+    name = scope.buffer(view.buffer)
+    pointer = name if view.base == ZERO else f"{name} + {scope.factor(view.base)}"
+    return MapText(
+        pointer,
+        storage_type(view.buffer.dtype),
+        lines,
+        batches,
+        scope.text(view.line_stride),
+        # A single matrix has no stride between batches; the encoder wants a plausible one.
+        scope.text(view.batch_stride if view.batch_stride != ZERO else view.line_stride),
+    )
+
+
+def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:
+    loop = VectorLoop(scope, plan.axes.column, "first_column", PAIR, plan.axes.columns)
+    values = tuple(store.value for store in epilogue.stores)
+    known: dict[Expression, str] = {e: ELEMENT for e in walk(values) if isinstance(e, Accumulator)}
+    statements = Statements(scope.names, scope.symbols, loop.load, scalar_load(scope), known)
+    for store in epilogue.stores:
+        statements.lines.append(loop.store(store, statements.value(store.value)))
+    return ElementLoopText(tuple(loop.before), statements.drain(), tuple(loop.after))
+
+
+def _program(epilogue: GroupEpilogue | PartialEpilogue, scope: Scope) -> ProgramText:
+    blocks = epilogue.width // BLOCK_COLUMNS
+
+    def element(slot: int) -> str:
+        if slot:
+            return f"kept_{slot}[block * 2 + element]"
+        return f"accumulators[(group * {blocks} + block) * 4 + half * 2 + element]"
+
+    return program_text(
+        epilogue.program,
+        scope,
+        vector=PAIR,
+        slots=RegisterSlots(element),
+        merge=f"reduce_lanes<{LANES}>",
+    )
