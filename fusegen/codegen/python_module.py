@@ -5,13 +5,13 @@ from __future__ import annotations
 import keyword
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.environment import environment
 from fusegen.codegen.names import Names
 from fusegen.codegen.python_layers import member_statements
-from fusegen.codegen.python_reference import reference_text
+from fusegen.codegen.python_reference import DtypeText, reference_text
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.twin import literal
@@ -22,15 +22,32 @@ DOCSTRING_WIDTH = 96
 @dataclass(frozen=True)
 class Mode:
     """The module in evaluation or in training: the name of its operators without their dtype, and
-    its graph as the user wrote it.
+    its graph as the user wrote it, elaborated for each dtype that the module can have.
 
-    `wide` is the same graph elaborated for float64 where `graph` is for float32: what differs
-    follows the module's dtype, all else is fixed.
+    All text is made from the graph for float32; the others tell which dtypes follow the module's.
     """
 
     operator: str
-    graph: Graph
-    wide: Graph
+    graphs: Mapping[DType, Graph]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph for float32."""
+        return self.graphs[DType.FLOAT32]
+
+    def dtypes(self, nodes: Callable[[Graph], tuple[Node, ...]]) -> tuple[DtypeText, ...]:
+        """The dtype of each of `nodes` of the graph."""
+        found = zip(*(nodes(graph) for graph in self.graphs.values()), strict=True)
+        return tuple(self._dtype(versions) for versions in found)
+
+    def _dtype(self, versions: tuple[Node, ...]) -> DtypeText:
+        by_module = {of: node.dtype for of, node in zip(self.graphs, versions, strict=True)}
+        if all(of is dtype for of, dtype in by_module.items()):
+            return None
+        if len(set(by_module.values())) == 1:
+            return literal(versions[0].dtype)
+        items = (f"{literal(of)}: {literal(dtype)}" for of, dtype in by_module.items())
+        return f"{{{', '.join(items)}}}"
 
 
 @dataclass(frozen=True)
@@ -138,10 +155,11 @@ def shown_name(node: Node) -> str:
 def _mode(name: str, mode: Mode) -> ModeText:
     suffix = "" if name == "inference" else f"_{name}"
     tensors = operator_tensors(mode.graph)
-    own = _own_dtypes(tensors, operator_tensors(mode.wide))
+    own = mode.dtypes(operator_tensors)
     follower = next((t for t, dtype in zip(tensors, own, strict=True) if dtype is None), tensors[0])
-    result_dtypes = _own_dtypes(mode.graph.roots, mode.wide.roots)
-    reference = reference_text(mode.graph, tensors, follower, result_dtypes)
+    reference = reference_text(
+        mode.graph, tensors, follower, mode.dtypes(lambda graph: graph.roots)
+    )
     return ModeText(
         constant=f"_{name.upper()}",
         operator=mode.operator,
@@ -155,16 +173,9 @@ def _mode(name: str, mode: Mode) -> ModeText:
         empty_statements=reference.empty_statements,
         result_type=_result_type(len(mode.graph.roots)),
         arguments=tuple(
-            f'("{shown_name(node)}", {literal(dtype)})'
-            for node, dtype in zip(tensors, own, strict=True)
+            f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
         ),
     )
-
-
-def _own_dtypes(nodes: tuple[Node, ...], wide: tuple[Node, ...]) -> tuple[DType | None, ...]:
-    """The dtypes that are fixed, None for those that follow the module's."""
-    pairs = zip(nodes, wide, strict=True)
-    return tuple(node.dtype if node.dtype is other.dtype else None for node, other in pairs)
 
 
 def _training(graph: Graph) -> TrainingText:

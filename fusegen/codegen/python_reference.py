@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.codegen.names import Names
-from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Shape, topological
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops.construct import is_number
@@ -18,6 +17,11 @@ from fusegen.ops.record import Composite, Reshape, View
 from fusegen.ops.twin import literal, render
 
 RESERVED = frozenset({*keyword.kwlist, *dir(builtins), "torch", "F", "nn", "Tensor", "Any"})
+
+
+# A dtype as Python text; a dict by the module's dtype where it depends on that; None for the
+# module's dtype itself.
+DtypeText = str | None
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,11 @@ class ReferenceText:
 
 
 def reference_text(
-    graph: Graph, tensors: tuple[Node, ...], model: Node, own_dtypes: tuple[DType | None, ...]
+    graph: Graph, tensors: tuple[Node, ...], model: Node, dtypes: tuple[DtypeText, ...]
 ) -> ReferenceText:
     """The graph over the placeholders `tensors`, which are the parameters.
 
-    `own_dtypes` are those of results that do not have the dtype of the tensor `model`.
+    `dtypes` are the results'; those without one have the dtype of the tensor `model`.
     """
     symbols = sorted({s for node in tensors for s in _symbols(node.shape)}, key=lambda s: s.name)
     names = Names({symbol.name for symbol in symbols}, RESERVED)
@@ -46,7 +50,7 @@ def reference_text(
     results = [_returned(root, texts[root]) for root in graph.roots]
     shapes = [
         _empty(root.shape, texts[model], dtype)
-        for root, dtype in zip(graph.roots, own_dtypes, strict=True)
+        for root, dtype in zip(graph.roots, dtypes, strict=True)
     ]
     return ReferenceText(
         parameters,
@@ -128,7 +132,9 @@ def _may_alias(node: Node) -> bool:
     return not is_number(node)
 
 
-def _empty(shape: Shape, model: str, dtype: DType | None) -> str:
+def _empty(shape: Shape, model: str, dtype: DtypeText) -> str:
     """A contiguous tensor on the device of `model`, and of its dtype unless another is given."""
-    own = "" if dtype is None else f", dtype={literal(dtype)}"
+    own = "" if dtype is None else f", dtype={dtype}"
+    if dtype is not None and dtype.startswith("{"):
+        own += f"[{model}.dtype]"
     return f"{model}.new_empty({literal(tuple(shape))}{own})"

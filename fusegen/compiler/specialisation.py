@@ -92,8 +92,7 @@ class Specialisation:
     def _mode(self, training: bool) -> Mode:
         return Mode(
             self.operator(training),
-            self._elaboration(DType.FLOAT32, training).graph,
-            self._elaboration(DType.FLOAT64, training).graph,
+            {dtype: self._elaboration(dtype, training).graph for dtype in MODULE_DTYPES},
         )
 
     def _elaboration(self, dtype: DType, training: bool) -> Elaboration:

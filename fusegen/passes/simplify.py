@@ -9,7 +9,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, POWER, SQUARE, SUB
-from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.pointwise.casting import CAST, WIDEN
 from fusegen.ops.pointwise.logic import LOGICAL_AND
 from fusegen.ops.record import CONSTANT
 from fusegen.passes.rewrite import rewrite
@@ -65,7 +65,7 @@ def squared(node: Node) -> Node | None:
 
 def same_dtype(node: Node) -> Node | None:
     """A cast to the dtype that the value has already."""
-    if node.operation is CAST and node.operands[0].dtype is node.dtype:
+    if node.operation in (CAST, WIDEN) and node.operands[0].dtype is node.dtype:
         return node.operands[0]
     return None
 

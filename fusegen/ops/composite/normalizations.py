@@ -12,6 +12,7 @@ from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import ONE, Integer, divide_exactly
 from fusegen.ops import build
 from fusegen.ops.composite.define import composite
+from fusegen.ops.construct import call
 from fusegen.ops.inference import Accepts, normal_dim, require, show
 from fusegen.ops.operands import unpack
 from fusegen.ops.parameters import (
@@ -26,6 +27,7 @@ from fusegen.ops.parameters import (
     optional_tensor,
     sizes,
 )
+from fusegen.ops.pointwise.casting import WIDEN
 from fusegen.ops.record import OperationError
 
 # The distance from 1 to the next number of the compute type: PyTorch's default eps of an RMS norm.
@@ -262,7 +264,7 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
 def batch_statistics(x: Node) -> tuple[Node, Node]:
     """The mean and the unbiased variance of each channel of a batch, in the compute type: what
     PyTorch folds into a batch norm's running statistics."""
-    dims, wide = _batch_dims(x), build.to_compute(x)
+    dims, wide = _batch_dims(x), call(WIDEN, (x,))
     count = build.count(x.shape, dims)
     variance = build.div(build.squared_deviations(wide, dims), count - 1)
     return build.mean(wide, dims), variance

@@ -19,3 +19,18 @@ CAST = Pointwise(
     summary="The same values in another dtype, rounded to it.",
     cuda="fusegen::cast<{dtype}>({input})",
 )
+
+
+def _infer_widened(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    return TensorType(types[0].shape, types[0].dtype.compute)
+
+
+# For what PyTorch keeps in the compute type whatever the module's dtype is.
+WIDEN = Pointwise(
+    "widen",
+    parameters=(INPUT,),
+    infer=_infer_widened,
+    twin="{input}.to(torch.promote_types({input}.dtype, torch.float32))",
+    summary="The same values in the type that arithmetic on them is done in.",
+    cuda="{input}",
+)
