@@ -200,9 +200,20 @@ def is_below(value: Integer, limit: Integer) -> bool:
     """Whether `0 <= value < limit` can be proved, every size being at least 1."""
     if not all(c > 0 and _is_natural(m) for m, c in value.terms):
         return False
-    slack = limit - 1 - maximum(value)
-    raised = {s: Integer((((s,), 1),)) + 1 for s in slack.symbols() if s.extent is None}
-    return all(c >= 0 for _, c in slack.substitute(raised).terms)
+    return is_never_negative(limit - 1 - maximum(value))
+
+
+def is_never_negative(value: Integer) -> bool:
+    """Whether `value >= 0` can be proved, every size being at least 1 and coordinate at least 0."""
+    plain: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in value.terms:
+        if all(isinstance(atom, Symbol) for atom in monomial):
+            plain.append((monomial, coefficient))
+        elif coefficient < 0:  # quotients and remainders are never negative
+            return False
+    rest = Integer(tuple(plain))
+    raised = {s: Integer((((s,), 1),)) + 1 for s in rest.symbols() if s.extent is None}
+    return all(c >= 0 for _, c in rest.substitute(raised).terms)
 
 
 def maximum(value: Integer) -> Integer:
@@ -245,6 +256,9 @@ def _is_natural(monomial: Monomial) -> bool:
 
 
 def _key(atom: Atom) -> str:
+    """What atoms are sorted by: a coordinate is told from a size of the same name."""
+    if isinstance(atom, Symbol) and atom.extent is not None:
+        return f"{atom} below {atom.extent}"
     return str(atom)
 
 

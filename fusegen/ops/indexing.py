@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.ir.graph import Attributes, Node
-from fusegen.ir.integers import ONE, ZERO, Integer, IntegerLike
+from fusegen.ir.integers import ONE, ZERO, Integer, IntegerLike, is_never_negative
 from fusegen.ops import build
-from fusegen.ops.inference import is_never_negative, normal_dim
+from fusegen.ops.inference import normal_dim
 from fusegen.ops.parameters import INPUT, integer
 from fusegen.ops.record import Macro, OperationError, Parameter, ParameterKind
 

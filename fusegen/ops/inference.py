@@ -144,9 +144,3 @@ def complete_shape(shape: Shape, wanted: tuple[Integer, ...]) -> Shape:
         f"{show(shape)} cannot be reshaped to {show(wanted)}: the number of elements differs",
         f"{show(shape)} has {count} elements",
     )
-
-
-def is_never_negative(value: Integer) -> bool:
-    """Whether `value >= 0` can be proved, every size being at least 1."""
-    raised = {s: Integer((((s,), 1),)) + 1 for s in value.symbols()}
-    return all(coefficient >= 0 for _, coefficient in value.substitute(raised).terms)

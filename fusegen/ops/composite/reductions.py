@@ -16,7 +16,6 @@ from fusegen.ops import build
 from fusegen.ops.composite.define import composite
 from fusegen.ops.inference import (
     Accepts,
-    is_never_negative,
     normal_dims,
     require,
     show,
@@ -200,8 +199,8 @@ def _divisor(count: Integer, correction: int | float, dtype: DType) -> Node | fl
     """`max(0, count - correction)`."""
     if count.constant is not None:
         return max(0.0, float(count.constant - correction))
-    if isinstance(correction, int) and is_never_negative(count - correction):
-        return count - correction
+    if correction == 0:
+        return count  # with a correction, a count of 0 at run time would make it negative
     return build.maximum(build.sub(build.cast(build.size_value(count), dtype), correction), 0.0)
 
 

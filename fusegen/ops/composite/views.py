@@ -6,12 +6,11 @@ from functools import reduce
 
 from fusegen.ir.dtypes import promote
 from fusegen.ir.graph import Attributes, Node
-from fusegen.ir.integers import ONE, Integer, product
+from fusegen.ir.integers import ONE, Integer, is_never_negative, product
 from fusegen.ops import build
 from fusegen.ops.composite.define import composite
 from fusegen.ops.inference import (
     complete_shape,
-    is_never_negative,
     normal_dim,
     normal_dims,
     show,

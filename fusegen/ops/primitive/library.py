@@ -6,8 +6,8 @@ Each has its operator's arguments in its order, all tuples complete.
 from __future__ import annotations
 
 from fusegen.ir.graph import Attributes, TensorType
-from fusegen.ir.integers import Integer
-from fusegen.ops.inference import Accepts, is_never_negative, require, show
+from fusegen.ir.integers import Integer, is_never_negative
+from fusegen.ops.inference import Accepts, require, show
 from fusegen.ops.parameters import BIAS, INPUT, flag, integer, integers, tensor
 from fusegen.ops.record import Inference, LibraryCall, OperationError, Parameter
 
