@@ -38,3 +38,10 @@ def test_a_reduction_of_nothing_is_computed(name: str, expected: float) -> None:
     x = value("x", 2, 0)
     (made,) = run(graph([x], apply(name, x, dim=1)), [torch.empty(2, 0)], check=True)
     torch.testing.assert_close(made, torch.full((2,), expected), equal_nan=True)
+
+
+def test_a_reduction_over_the_columns_of_an_empty_product() -> None:
+    x, weight = value("x", 2, 3), value("weight", 0, 3)
+    result = apply("sum", apply("linear", x, weight), dim=(1,))
+    (made,) = run(graph([x, weight], result), [torch.ones(2, 3), torch.empty(0, 3)], check=True)
+    assert torch.equal(made, torch.zeros(2))

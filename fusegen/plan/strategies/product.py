@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusegen.ir.graph import Node
-from fusegen.ir.integers import Integer
+from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
 from fusegen.plan.access import Access, access
@@ -126,6 +126,8 @@ def _product_of(group: Group) -> Node:
     products = group.having(Product)
     if len(products) != 1:
         raise NotApplicable("the group has not exactly one matrix product")
+    if products[0].type.count == ZERO:
+        raise NotApplicable("the product has no elements")
     if group.having(LibraryCall):
         raise NotApplicable("the group has a library call")
     others = [n for n in group.nodes if n is not products[0]]
