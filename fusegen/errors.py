@@ -1,4 +1,4 @@
-"""What can go wrong, in the user's terms: located diagnostics and the exceptions that carry them."""
+"""What can go wrong, in the user's terms: diagnostics, and the exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import Enum
 
 
 class FusegenError(Exception):
-    """Base of every error that is the user's to mend; its text is one clear sentence, and a hint says how."""
+    """Base of every error that is the user's to mend; its text is one clear sentence, and a hint
+    says how."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -58,3 +59,12 @@ class SourceError(FusegenError):
         self.filename = filename
         self.source = source
         self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        return "\n".join(self._text(diagnostic) for diagnostic in self.diagnostics)
+
+    def _text(self, diagnostic: Diagnostic) -> str:
+        span = diagnostic.span
+        place = f"{self.filename}:{span.line}:{span.column}" if span else self.filename
+        text = f"{place}: {diagnostic.severity.value}: {diagnostic.message}"
+        return f"{text}\n  hint: {diagnostic.hint}" if diagnostic.hint else text

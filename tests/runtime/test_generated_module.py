@@ -1,0 +1,401 @@
+"""The modules that `fusegen.load` gives are in PyTorch what the plain modules are."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fusegen.errors import FusegenError
+from fusegen.runtime.emulation import emulation
+from fusegen.runtime.request import Target
+from tests.modules import generated, load, operator, reference
+
+CHAIN = """\
+# Linear, group norm, swish, a learned weight.
+model Chain(width=16, num_groups=4):
+    input x: [batch, width]
+    linear = Linear(width, 24)
+    norm = GroupNorm(num_groups, 24)
+    weight = Parameter([24])
+    return x |> linear |> norm |> swish |> mul(weight)
+
+fn swish(t) = t * sigmoid(t)
+"""
+
+
+class PlainChain(nn.Module):
+    """The same, written by hand; bare parameters come before layers in a state dict."""
+
+    def __init__(self, width: int = 16, num_groups: int = 4) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, 24)
+        self.norm = nn.GroupNorm(num_groups, 24)
+        self.weight = nn.Parameter(torch.randn(24))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.silu(self.norm(self.linear(x))) * self.weight
+
+
+@pytest.fixture(scope="module")
+def chain_class() -> Any:
+    return load(CHAIN)
+
+
+@pytest.fixture
+def chain(chain_class: Any) -> nn.Module:
+    torch.manual_seed(0)
+    made: nn.Module = chain_class()
+    return made
+
+
+def inputs(seed: int = 1, rows: int = 5) -> Tensor:
+    return torch.randn(rows, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def units(actual: Tensor, expected: Tensor) -> float:
+    """The greatest difference in float32 epsilons of the greatest expected element."""
+    scale = expected.abs().max().item() * torch.finfo(torch.float32).eps
+    return (actual - expected).abs().max().item() / scale
+
+
+# A row of the chain sums 16 products, then groups of 6: each rounding adds at most half a unit.
+TOLERANCE = 16 + 2 * 6
+
+
+def test_class_and_instance(chain_class: Any, chain: nn.Module) -> None:
+    assert isinstance(chain, chain_class)
+    assert issubclass(chain_class, nn.Module)
+    assert type(chain).__name__ == chain_class.__name__ == "Chain"
+    assert chain_class.__doc__ == "Linear, group norm, swish, a learned weight."
+
+
+def test_state_dict_and_initial_values_are_those_of_the_plain_module(chain: nn.Module) -> None:
+    torch.manual_seed(0)
+    plain = PlainChain()
+    assert list(chain.state_dict()) == list(plain.state_dict())
+    for key, value in plain.state_dict().items():
+        assert torch.equal(chain.state_dict()[key], value), key
+    plain.load_state_dict(chain.state_dict(), strict=True)
+
+
+def test_arguments(chain_class: Any) -> None:
+    assert chain_class(8).linear.in_features == 8
+    assert chain_class(width=8).linear.in_features == 8
+    assert type(chain_class(8)) is type(chain_class(width=8))
+    assert chain_class(dtype=torch.bfloat16).weight.dtype is torch.bfloat16
+    assert chain_class(device="meta").weight.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("values", "keywords", "message"),
+    [
+        ((1, 2, 3), {}, "takes 2 arguments, not 3"),
+        ((8,), {"width": 8}, "'width' of model 'Chain' is given twice"),
+        ((), {"widht": 8}, "did you mean 'width'?"),
+        ((), {"num_groups": 7}, "model.fuse:5:12: error: "),
+    ],
+)
+def test_wrong_arguments(
+    chain_class: Any, values: tuple[int, ...], keywords: dict[str, int], message: str
+) -> None:
+    with pytest.raises(FusegenError) as raised:
+        chain_class(*values, **keywords)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(lambda x: x, id="contiguous"),
+        pytest.param(lambda x: x.t().contiguous().t(), id="transposed"),
+        pytest.param(lambda x: torch.cat([x, x], 1)[:, ::2][:, :16], id="sliced"),
+        pytest.param(lambda x: x[:1].expand(5, 16), id="expanded"),
+        pytest.param(
+            lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(5, 16), id="unaligned"
+        ),
+    ],
+)
+def test_result_and_opcheck(chain: nn.Module, layout: Any) -> None:
+    x = layout(inputs())
+    with emulation(seed=3, check=True), torch.no_grad():
+        y = chain(x)
+        assert units(y, reference(chain, x)) <= TOLERANCE
+    assert y.is_contiguous()
+    arguments = (x, *chain.parameters())
+    torch.library.opcheck(operator(chain), arguments)
+
+
+def test_empty_batch(chain: nn.Module) -> None:
+    """Case L42: the shape is kept, gradients are zero, the next call is fine."""
+    y = chain(torch.empty(0, 16))
+    assert y.shape == (0, 24)
+    y.sum().backward()
+    assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in chain.parameters())
+    assert units(chain(inputs()), reference(chain, inputs())) <= TOLERANCE
+
+
+def test_gradients_are_those_of_eager(chain: nn.Module) -> None:
+    def gradients(through_kernels: bool) -> list[Tensor]:
+        x = inputs().requires_grad_()
+        chain.zero_grad()
+        y = chain(x) if through_kernels else reference(chain, x)
+        weights = torch.arange(24.0).expand(5, 24)  # an incoming gradient with stride 0
+        y.backward(weights)
+        return [x.grad, *(p.grad for p in chain.parameters())]
+
+    for ours, eager in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(ours, eager)
+
+
+def test_frozen_parameters(chain: nn.Module) -> None:
+    """Case P53: what needs no gradient gets none."""
+    chain.linear.weight.requires_grad_(False)
+    x = inputs().requires_grad_()
+    chain(x).sum().backward()
+    assert chain.linear.weight.grad is None
+    expected = torch.autograd.grad(reference(chain, x).sum(), x)[0]
+    assert torch.equal(x.grad, expected)
+
+
+def test_double_backward_is_refused(chain: nn.Module) -> None:
+    """Case P54."""
+    x = inputs().requires_grad_()
+    with pytest.raises(RuntimeError, match="can be differentiated once only"):
+        torch.autograd.grad(chain(x).sum(), x, create_graph=True)
+
+
+def test_mixed_dtypes_are_refused(chain: nn.Module) -> None:
+    """Case P50."""
+    with pytest.raises(TypeError, match=r"weight is torch\.float32, but x is torch\.bfloat16"):
+        chain(inputs().bfloat16())
+    with pytest.raises(TypeError, match=r"x is torch\.int64, but must be a floating-point tensor"):
+        chain(inputs().long())
+
+
+def test_wrong_shapes_are_refused(chain: nn.Module) -> None:
+    chain(inputs())
+    with pytest.raises(RuntimeError, match=r"^x has shape \[5, 3\], but must be \[batch, 16\]"):
+        chain(inputs()[:, :3])
+    with pytest.raises(RuntimeError, match=r"^x has shape \[5\], but must be \[batch, 16\]"):
+        chain(inputs()[:, 0])
+    chain.linear.weight = nn.Parameter(torch.zeros(24, 15))
+    with pytest.raises(RuntimeError, match=r"^linear\.weight has shape \[24, 15\]"):
+        chain(inputs())
+
+
+def test_deepcopy(chain: nn.Module) -> None:
+    duplicate = copy.deepcopy(chain)
+    assert type(duplicate) is type(chain)
+    assert torch.equal(duplicate(inputs()), chain(inputs()))
+    with torch.no_grad():
+        duplicate.weight.zero_()
+    assert chain.weight.abs().max() > 0
+
+
+def test_pickled_state(chain_class: Any, chain: nn.Module) -> None:
+    state = pickle.loads(pickle.dumps(chain.state_dict()))
+    other = chain_class()
+    other.load_state_dict(state)
+    assert torch.equal(other(inputs()), chain(inputs()))
+
+
+def test_torch_compile_before_the_first_call(chain_class: Any) -> None:
+    """The operator is loaded while the graph is traced, without a graph break."""
+    module = chain_class(num_groups=2)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    x = inputs().requires_grad_()
+    y = compiled(x)
+    y.sum().backward()
+    assert torch.equal(y, module(inputs()))
+    assert torch.equal(x.grad, torch.autograd.grad(reference(module, x).sum(), x)[0])
+    assert torch.equal(compiled(inputs(2, rows=7)), module(inputs(2, rows=7)))
+
+
+def test_export_with_a_symbolic_batch(chain: nn.Module) -> None:
+    shapes = {"x": {0: torch.export.Dim("batch")}}
+    exported = torch.export.export(chain, (inputs(),), dynamic_shapes=shapes)
+    x = inputs(2, rows=3)
+    assert torch.equal(exported.module()(x), chain(x))
+
+
+def test_autocast_is_eagers(chain: nn.Module) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        assert torch.equal(chain(inputs()), reference(chain, inputs()))
+
+
+def test_cpu_tensors_of_a_cuda_module_run_the_reference() -> None:
+    """Nothing is built: there need be no compiler."""
+    module = load(CHAIN, Target.CUDA)()
+    assert torch.equal(module(inputs()), reference(module, inputs()))
+    assert not generated(module)._LOADED
+
+
+def test_two_versions_in_one_process(chain: nn.Module) -> None:
+    """Case B58: edit and load again; the old version goes on working."""
+    before = chain(inputs())
+    edited = load(CHAIN.replace("t * sigmoid(t)", "t * sigmoid(-t)"))()
+    edited.load_state_dict(chain.state_dict())
+    after = edited(inputs())
+    assert units(after, reference(edited, inputs())) <= TOLERANCE
+    assert not torch.equal(before, after)
+    assert torch.equal(chain(inputs()), before)
+
+
+STRUCTURE = """\
+model Mlp(width):
+    input x: [n, width]
+    fc1 = Linear(width, 4)
+    scale = Parameter([4], init=0.5)
+    fc2 = Linear(4, width, bias=False)
+    return fc2(relu(fc1(x)) * scale)
+
+model Net(width=6):
+    input x: [n, width]
+    input y: [n, width]
+    input mask: bool[n, width]
+    offset = Buffer([width], init="ones")
+    count = Buffer([2], dtype=int64)
+    block = Mlp(width)
+    other = Mlp(width)
+    z = block(x) + other(y) + offset
+    return where(mask, z, y), argmax(z, dim=1), x
+"""
+
+
+class PlainMlp(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, 4)
+        self.scale = nn.Parameter(torch.full((4,), 0.5))
+        self.fc2 = nn.Linear(4, width, bias=False)
+
+
+class PlainNet(nn.Module):
+    def __init__(self, width: int = 6) -> None:
+        super().__init__()
+        self.register_buffer("offset", torch.ones(width))
+        self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+        self.block = PlainMlp(width)
+        self.other = PlainMlp(width)
+
+
+@pytest.fixture(scope="module")
+def net() -> Any:
+    torch.manual_seed(0)
+    return load(STRUCTURE)()
+
+
+def net_inputs() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(5)
+    return torch.randn(3, 6), torch.randn(3, 6), torch.rand(3, 6) > 0.5
+
+
+def test_nested_models_have_the_keys_of_nested_modules(net: Any) -> None:
+    torch.manual_seed(0)
+    plain = PlainNet()
+    assert list(net.state_dict()) == list(plain.state_dict())
+    assert all(torch.equal(a, plain.state_dict()[k]) for k, a in net.state_dict().items())
+
+
+def test_several_inputs_and_outputs(net: Any) -> None:
+    x, y, mask = net_inputs()
+    chosen, position, same = net(x, y, mask)
+    hidden = sum(
+        (net.get_submodule(name).fc1(value).relu() * 0.5) @ net.get_submodule(name).fc2.weight.t()
+        for name, value in (("block", x), ("other", y))
+    )
+    z = hidden + 1
+    assert torch.allclose(chosen, torch.where(mask, z, y), atol=1e-6)
+    assert torch.equal(position, z.argmax(1))
+    assert torch.equal(same, x)
+
+
+def test_results_never_alias_inputs(net: Any) -> None:
+    """Case P52, in the kernels and in the reference."""
+    x, y, mask = net_inputs()
+    assert net(x, y, mask)[2].data_ptr() != x.data_ptr()
+    on_cpu = load(STRUCTURE, Target.CUDA)()
+    assert on_cpu(x, y, mask)[2].data_ptr() != x.data_ptr()
+
+
+def test_sizes_must_agree_between_inputs(net: Any) -> None:
+    x, y, mask = net_inputs()
+    with pytest.raises(RuntimeError) as raised:
+        net(x, y[:2], mask)
+    assert str(raised.value) == ("y has shape [2, 6], but must be [n, 6], where n is 3 in x")
+
+
+def test_a_declared_dtype_is_required(net: Any) -> None:
+    x, y, _ = net_inputs()
+    with pytest.raises(TypeError, match=r"mask is torch\.float32, but it must be torch\.bool"):
+        net(x, y, x)
+
+
+BATCH_NORM = """\
+model Norm:
+    input x: [n, 4, h, w]
+    conv = Conv2d(4, 4, 1)
+    bn = BatchNorm2d(4)
+    return relu(bn(conv(x)))
+"""
+
+
+class PlainNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 1)
+        self.bn = nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn(self.conv(x)).relu()
+
+
+@pytest.fixture(scope="module")
+def norm_class() -> Any:
+    return load(BATCH_NORM)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None, 1.0])
+@pytest.mark.parametrize("target", [Target.EMULATE, Target.CUDA], ids=["kernels", "reference"])
+def test_batch_norm_in_training(norm_class: Any, momentum: float | None, target: Target) -> None:
+    """Results, gradients and running statistics over several steps, then in evaluation."""
+    ours = norm_class() if target is Target.EMULATE else load(BATCH_NORM, target)()
+    plain = PlainNorm()
+    plain.load_state_dict(ours.state_dict(), strict=True)
+    ours.bn.momentum = plain.bn.momentum = momentum
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        x = torch.randn(2, 4, 3, 5, generator=generator)
+        for module in (ours, plain):
+            module.zero_grad()
+        y, expected = ours(x), plain(x)
+        assert torch.allclose(y, expected, atol=1e-6)
+        y.square().sum().backward()
+        expected.square().sum().backward()
+        for (name, a), b in zip(ours.named_parameters(), plain.parameters(), strict=True):
+            assert torch.allclose(a.grad, b.grad, rtol=1e-4, atol=1e-4), name
+        for (name, a), b in zip(ours.named_buffers(), plain.buffers(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6), name
+    ours.eval(), plain.eval()
+    assert torch.allclose(ours(x), plain(x), atol=1e-6)
+    assert int(ours.bn.num_batches_tracked) == 3
+
+
+def test_batch_norm_opcheck(norm_class: Any) -> None:
+    module = norm_class()
+    x = torch.randn(2, 4, 3, 5).to(memory_format=torch.channels_last)
+    module(x)
+    torch.library.opcheck(operator(module, "_training"), (x, *module.parameters()))
+
+
+def test_modes_of_layers_must_not_differ() -> None:
+    text = "model Two:\n    input x: [n, 3]\n    a = BatchNorm1d(3)\n    b = BatchNorm1d(3)\n"
+    module = load(text + "    return b(a(x))\n")()
+    module.a.eval()
+    with pytest.raises(RuntimeError, match="some of a, b are in training and others in evaluation"):
+        module(torch.randn(4, 3))
