@@ -118,12 +118,17 @@ class ProgramText:
     states: tuple[StateText, ...]
 
     @property
-    def needs_row(self) -> bool:
-        """Whether the variable `row` occurs in the text."""
-        lines = [*self.row_lines, *self.row_stores]
+    def lines(self) -> tuple[str, ...]:
+        """All statements, in order."""
+        lines: list[str] = []
         for phase in self.phases:
             lines += [*phase.prelude, *phase.before, *phase.body, *phase.after]
-        return bool(self.states) or mentions(tuple(lines), "row")
+        return (*lines, *self.row_lines, *self.row_stores)
+
+    @property
+    def needs_row(self) -> bool:
+        """Whether the variable `row` occurs in the text."""
+        return bool(self.states) or mentions(self.lines, "row")
 
 
 def program_text(

@@ -61,8 +61,9 @@ class ElementLoopText:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in.
 
-    An epilogue over groups works on `width` columns at a time; `extra_slots` are the types of the
-    row program's slots beside the accumulators themselves.
+    An epilogue over rows works on `width` columns at a time, of which the last may not be all there
+    if it is `ragged`; `extra_slots` are the types of the row program's slots beside the
+    accumulators themselves.
     """
 
     rows: int
@@ -76,7 +77,18 @@ class TensorProductText:
     program: ProgramText | None
     width: int
     is_partial: bool
+    ragged: bool
     extra_slots: tuple[str, ...]
+
+    @property
+    def needs_packed(self) -> bool:
+        """Whether the variable `packed` occurs in the text."""
+        lines: list[str] = []
+        if self.elements is not None:
+            lines += [*self.elements.before, *self.elements.body, *self.elements.after]
+        if self.program is not None:
+            lines += self.program.lines
+        return mentions(tuple(lines), "packed")
 
 
 def tensor_product_text(plan: ProductPlan, cores: TensorCores, scope: Scope) -> TensorProductText:
@@ -103,6 +115,7 @@ def tensor_product_text(plan: ProductPlan, cores: TensorCores, scope: Scope) -> 
         program,
         width,
         isinstance(epilogue, PartialEpilogue),
+        plan.axes.columns % width != ZERO,
         extra,
     )
 

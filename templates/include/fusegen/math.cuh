@@ -251,11 +251,24 @@ __device__ __forceinline__ T power(T base, T exponent) {
     }
 }
 
+// 1 / x to within one unit in the last place, for a normal x whose reciprocal is normal. It has no
+// branch, as a division has, so that several can be under way at once (PTX ISA, rcp.approx.ftz).
+__device__ __forceinline__ float near_reciprocal(float x) {
+#ifdef FUSEGEN_EMULATE
+    return 1.0f / x;
+#else
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#endif
+}
+__device__ __forceinline__ double near_reciprocal(double x) { return 1.0 / x; }
+
 // By exp(-|x|), which cannot overflow and keeps the small values of the left tail.
 template <class T>
 __device__ __forceinline__ T sigmoid(T x) {
     const T small = exponential(-absolute(x));
-    return (is_negative(x) ? small : T(1)) / (T(1) + small);
+    return (is_negative(x) ? small : T(1)) * near_reciprocal(T(1) + small);
 }
 
 template <class T>
@@ -328,12 +341,9 @@ __device__ __forceinline__ T softplus(T x, T beta, T threshold) {
 // tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2); above 20 it is 1 to double precision.
 template <class T>
 __device__ __forceinline__ T mish(T x) {
-    if (x > T(20)) {
-        return x;
-    }
-    const T power = exponential(x);
+    const T power = exponential(x < T(20) ? x : T(20));
     const T part = power * (power + T(2));
-    return x * (part / (part + T(2)));
+    return x * (part * near_reciprocal(part + T(2)));
 }
 
 template <class T>

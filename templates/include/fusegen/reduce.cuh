@@ -112,15 +112,15 @@ struct LogSumExp {
 
     static __device__ __forceinline__ LogSumExp identity() { return {lowest<T>(), T(0)}; }
     __device__ __forceinline__ void push(T x, int64_t) { merge({x, T(1)}); }
+    // One exponential and no branch. Equal infinities, whose difference would be NaN, count alike;
+    // a NaN on either side makes the sum NaN.
     __device__ __forceinline__ void merge(const LogSumExp& other) {
-        if (other.greatest == greatest) {  // also two infinities, whose difference would be NaN
-            sum += other.sum;
-        } else if (other.greatest < greatest) {
-            sum += other.sum * exponential(other.greatest - greatest);
-        } else {  // greater, or NaN on either side, which makes the sum NaN
-            sum = sum * exponential(greatest - other.greatest) + other.sum;
-            greatest = other.greatest;
-        }
+        const bool is_greater = other.greatest > greatest;
+        const T scale = other.greatest == greatest
+                            ? T(1)
+                            : exponential(-absolute(other.greatest - greatest));
+        sum = is_greater ? sum * scale + other.sum : sum + other.sum * scale;
+        greatest = is_greater ? other.greatest : greatest;
     }
     __device__ __forceinline__ T result() const { return greatest + logarithm(sum); }
 };
