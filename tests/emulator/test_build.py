@@ -27,7 +27,9 @@ def gxx_command(source: Path, output: Path) -> list[object]:
 def nvcc_command(source: Path, output: Path) -> list[object]:
     warnings = ["-Xcompiler", "-Wall,-Wextra"]
     headers = f"-I{DEVICE_HEADERS}"
-    return ["nvcc", "-cubin", "-arch=sm_80", *warnings, headers, source, "-o", output]
+    architecture = "90a" if source.stem.startswith("hopper_") else "80"
+    target = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    return ["nvcc", "-cubin", target, *warnings, headers, source, "-o", output]
 
 
 COMMANDS = {"g++": gxx_command, "nvcc": nvcc_command}

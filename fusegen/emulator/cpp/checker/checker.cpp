@@ -17,8 +17,6 @@ bool supersedes(const Access& now, const Access& earlier) {
            (now.kind == AccessKind::write || now.kind == earlier.kind);
 }
 
-unsigned linear_index(const Thread& thread) { return thread.warp * warp_lanes + thread.lane; }
-
 }  // namespace
 
 void Checker::expose(const void* begin, std::size_t bytes, bool initialised) {
@@ -53,19 +51,26 @@ std::int64_t Checker::first_unwritten(const void* begin, std::size_t bytes) {
 void Checker::start_launch(const void* code) {
     code_base_ = base_of(code);
     clocks_.start_launch();
-    blocks_.clear();
+    clusters_.clear();
 }
 
-void Checker::start_block(std::uint64_t index, unsigned thread_count) {
-    clocks_.start_block(thread_count);
-    blocks_.push_back({clocks_.block_start(), index});
+void Checker::start_cluster(std::uint64_t index, unsigned blocks, unsigned block_threads) {
+    clocks_.start_cluster(blocks, block_threads);
+    clusters_.push_back({clocks_.cluster_start(), index});
+    block_threads_ = block_threads;
+    agent_names_.clear();
 }
 
-void Checker::end_block() {
+void Checker::end_cluster() {
     for (const NamedRange& range : shared_) {
         shadow_.withdraw(reinterpret_cast<const void*>(range.begin), range.bytes);
     }
     shared_.clear();
+}
+
+unsigned Checker::add_agent(const char* name) {
+    agent_names_.push_back(name);
+    return clocks_.add_agent();
 }
 
 void Checker::add_shared_array(const char* name, const void* begin, std::size_t bytes) {
@@ -76,20 +81,41 @@ void Checker::add_shared_array(const char* name, const void* begin, std::size_t 
 void Checker::access(const void* address, std::size_t bytes, AccessKind kind, bool reads,
                      const void* return_address) {
     const Thread& self = Emulator::current();
+    const std::uintptr_t code = reinterpret_cast<std::uintptr_t>(return_address) - 1;
     if (self.fiber.stack_contains(address)) {
+        emulator().warpgroups().touch(self, address, bytes, code);
         return;
     }
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    check({self.number, clocks_.now(self.number)}, clocks_.view_of(self.number),
+          reinterpret_cast<std::uintptr_t>(address), bytes, kind, reads, code);
+}
+
+void Checker::access_by_agent(Actor agent, const VectorClocks::View& view, const void* address,
+                              std::size_t bytes, AccessKind kind, const void* return_address) {
+    check(agent, view, reinterpret_cast<std::uintptr_t>(address), bytes, kind,
+          kind == AccessKind::read, reinterpret_cast<std::uintptr_t>(return_address) - 1);
+}
+
+bool Checker::is_shared(std::uintptr_t address) const {
+    for (const NamedRange& range : shared_) {
+        if (address - range.begin < range.bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Checker::check(Actor actor, const VectorClocks::View& view, std::uintptr_t begin,
+                    std::size_t bytes, AccessKind kind, bool reads, std::uintptr_t code) {
     const std::uintptr_t end = begin + bytes;
-    const std::uintptr_t code = reinterpret_cast<std::uintptr_t>(return_address) - 1;
-    const unsigned thread = linear_index(self);
-    Access access{clocks_.now(thread), static_cast<std::uint32_t>(code - code_base_),
-                  static_cast<std::uint16_t>(thread), 0, kind};
+    const bool needs_fence = clocks_.is_agent(actor.member) && is_shared(begin);
+    Access access{actor.time, static_cast<std::uint32_t>(code - code_base_),
+                  static_cast<std::uint16_t>(actor.member), 0, kind};
     for (std::uintptr_t word = begin - begin % word_bytes; word < end; word += word_bytes) {
         access.bytes = bytes_in_word(word, begin, end);
         Cell* cell = shadow_.find(word);
         if (cell == nullptr || (access.bytes & ~cell->exposed) != 0) {
-            if (loaded_data_.contains(address)) {
+            if (loaded_data_.contains(reinterpret_cast<const void*>(begin))) {
                 return;
             }
             report_out_of_bounds(begin, bytes, kind, code);
@@ -98,24 +124,29 @@ void Checker::access(const void* address, std::size_t bytes, AccessKind kind, bo
             report_uninitialised(word, code);
         }
         for (const Access& earlier : cell->accesses) {
-            if (conflict(access, earlier)) {
-                const Order order = clocks_.order(earlier.thread, earlier.time, thread);
-                if (order != Order::before) {
-                    report_race(word, access, earlier, order);
-                }
+            if (!conflict(access, earlier)) {
+                continue;
+            }
+            const Order order = clocks_.order(earlier.member, earlier.time, view);
+            if (order != Order::before) {
+                report_race(word, access, earlier, order);
+            }
+            if (needs_fence && earlier.kind != AccessKind::read &&
+                !clocks_.is_agent(earlier.member) && earlier.time > fenced_[earlier.member]) {
+                report_missing_fence(word, access, earlier);
             }
         }
         if (kind != AccessKind::read) {
             cell->initialised |= access.bytes;
             cell->written |= access.bytes;
         }
-        record(*cell, access);
+        record(*cell, access, view);
     }
 }
 
 // Keeps the access in place of one that it makes needless, or in an empty place, or else in place
 // of a read: first one of the same warp, since a warp's lanes are mostly ordered alike.
-void Checker::record(Cell& cell, const Access& access) {
+void Checker::record(Cell& cell, const Access& access, const VectorClocks::View& view) {
     Access* place = nullptr;
     for (Access& earlier : cell.accesses) {
         if (earlier.bytes == 0) {
@@ -125,7 +156,7 @@ void Checker::record(Cell& cell, const Access& access) {
         const bool stale = earlier.time <= clocks_.launch_start();
         if (stale ||
             (supersedes(access, earlier) &&
-             clocks_.order(earlier.thread, earlier.time, access.thread) == Order::before)) {
+             clocks_.order(earlier.member, earlier.time, view) == Order::before)) {
             earlier = {};
             place = &earlier;
         }
@@ -136,9 +167,9 @@ void Checker::record(Cell& cell, const Access& access) {
         Access* read = nullptr;
         for (unsigned i = 0; i < Cell::access_count; ++i) {
             Access& earlier = cell.accesses[(start + i) % Cell::access_count];
-            if (earlier.kind == AccessKind::read && earlier.time > clocks_.block_start()) {
+            if (earlier.kind == AccessKind::read && earlier.time > clocks_.cluster_start()) {
                 read = &earlier;
-                if (earlier.thread / warp_lanes == access.thread / warp_lanes) {
+                if (earlier.member / warp_lanes == access.member / warp_lanes) {
                     same_warp_read = &earlier;
                 }
             }

@@ -18,6 +18,12 @@ struct NamedRange {
     std::size_t bytes;
 };
 
+// Who makes an access, a thread or an agent, and when.
+struct Actor {
+    unsigned member;
+    std::uint32_t time;
+};
+
 class Checker {
 public:
     // Answers of first_unwritten.
@@ -32,29 +38,46 @@ public:
 
     // `code` lies in the kernel's library.
     void start_launch(const void* code);
-    void start_block(std::uint64_t index, unsigned thread_count);
-    void end_block();
+    // Starts `blocks` blocks, the first of which has this index in the grid. `block_threads` counts
+    // whole warps.
+    void start_cluster(std::uint64_t index, unsigned blocks, unsigned block_threads);
+    void end_cluster();
     void add_shared_array(const char* name, const void* begin, std::size_t bytes);
-    void join_block() { clocks_.join_block(); }
-    void join_warp(unsigned warp, std::uint32_t lanes) { clocks_.join_warp(warp, lanes); }
+    VectorClocks& clocks() { return clocks_; }
+
+    // Something that accesses memory by itself; reports call it `name`.
+    unsigned add_agent(const char* name);
 
     // An access by the thread that runs, from the code before `return_address`. Does not return if
     // it is a fault.
     void access(const void* address, std::size_t bytes, AccessKind kind, bool reads,
                 const void* return_address);
 
+    // An access that `agent` makes some time after someone who has seen `view` has asked for it.
+    void access_by_agent(Actor agent, const VectorClocks::View& view, const void* address,
+                         std::size_t bytes, AccessKind kind, const void* return_address);
+
+    // What the thread has written to shared memory so far is visible to agents too.
+    void fence_for_agents(unsigned thread) { fenced_[thread] = clocks_.step(thread); }
+
 private:
-    struct BlockStart {
+    struct ClusterStart {
         std::uint32_t time;
-        std::uint64_t index;
+        std::uint64_t index;  // of its first block
     };
 
-    void record(Cell& cell, const Access& access);
+    void check(Actor actor, const VectorClocks::View& view, std::uintptr_t begin, std::size_t bytes,
+               AccessKind kind, bool reads, std::uintptr_t code);
+    void record(Cell& cell, const Access& access, const VectorClocks::View& view);
     [[noreturn]] void report_out_of_bounds(std::uintptr_t address, std::size_t bytes,
                                            AccessKind kind, std::uintptr_t code) const;
     [[noreturn]] void report_uninitialised(std::uintptr_t address, std::uintptr_t code) const;
     [[noreturn]] void report_race(std::uintptr_t address, const Access& now, const Access& earlier,
                                   Order order) const;
+    [[noreturn]] void report_missing_fence(std::uintptr_t address, const Access& now,
+                                           const Access& earlier) const;
+    const char* agent_name(unsigned member) const;
+    bool is_shared(std::uintptr_t address) const;
     // The range that holds the address, or else the one that ends or begins nearest; may be null.
     const NamedRange* nearest_range(std::uintptr_t address) const;
 
@@ -63,7 +86,10 @@ private:
     LoadedData loaded_data_;
     std::vector<NamedRange> global_;
     std::vector<NamedRange> shared_;
-    std::vector<BlockStart> blocks_;  // of this launch, in the order they ran
+    std::vector<ClusterStart> clusters_;  // of this launch, in the order they ran
+    unsigned block_threads_ = 0;
+    std::vector<const char*> agent_names_;  // the first has the first number after the threads
+    std::uint32_t fenced_[max_cluster_threads] = {};
     std::uintptr_t code_base_ = 0;
 };
 

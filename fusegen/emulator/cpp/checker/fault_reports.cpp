@@ -88,26 +88,58 @@ void Checker::report_uninitialised(std::uintptr_t address, std::uintptr_t code) 
 
 void Checker::report_race(std::uintptr_t address, const Access& now, const Access& earlier,
                           Order order) const {
-    const ThreadContext& self = Emulator::current();
-    const uint3 thread = unflatten(earlier.thread, self.block_size);
+    const Thread& self = Emulator::current();
     char other[128];
     if (order == Order::in_another_block) {
-        // The last block that started before the access's time.
+        // The last cluster that started before the access's time.
         const auto after = std::partition_point(
-            blocks_.begin(), blocks_.end(),
-            [&](const BlockStart& block) { return block.time < earlier.time; });
-        const uint3 block = unflatten(std::prev(after)->index, self.grid_size);
-        std::snprintf(other, sizeof other, "block (%u, %u, %u), thread (%u, %u, %u)", block.x,
-                      block.y, block.z, thread.x, thread.y, thread.z);
+            clusters_.begin(), clusters_.end(),
+            [&](const ClusterStart& cluster) { return cluster.time < earlier.time; });
+        const bool by_agent = clocks_.is_agent(earlier.member);
+        const unsigned rank = by_agent ? 0 : earlier.member / block_threads_;
+        const uint3 block = unflatten(std::prev(after)->index + rank, self.grid_size);
+        const uint3 thread = unflatten(earlier.member % block_threads_, self.block_size);
+        const int length = std::snprintf(other, sizeof other, "block (%u, %u, %u), ", block.x,
+                                         block.y, block.z);
+        if (by_agent) {
+            std::snprintf(other + length, sizeof other - length, "a bulk copy");
+        } else {
+            std::snprintf(other + length, sizeof other - length, "thread (%u, %u, %u)", thread.x,
+                          thread.y, thread.z);
+        }
+    } else if (clocks_.is_agent(earlier.member)) {
+        std::snprintf(other, sizeof other, "%s", agent_name(earlier.member));
     } else {
-        std::snprintf(other, sizeof other, "thread (%u, %u, %u)", thread.x, thread.y, thread.z);
+        const Thread& thread = emulator().thread(earlier.member);
+        const uint3 index = thread.thread_index, block = thread.block_index;
+        const int length = thread.cluster_rank == self.cluster_rank
+                               ? 0
+                               : std::snprintf(other, sizeof other, "block (%u, %u, %u), ", block.x,
+                                               block.y, block.z);
+        std::snprintf(other + length, sizeof other - length, "thread (%u, %u, %u)", index.x,
+                      index.y, index.z);
     }
-    emulator().fail(Emulator::current(),
-                    "race%s: %s at %s what %s %s at %s, and nothing orders the two: %s",
+    emulator().fail(self, "race%s: %s at %s what %s %s at %s, and nothing orders the two: %s",
                     order == Order::in_another_block ? " between blocks" : "", verb(now.kind),
                     CodeLine(code_base_ + now.code_offset).text, other,
                     past_participle(earlier.kind), CodeLine(code_base_ + earlier.code_offset).text,
                     PlaceText(address, nearest_range(address)).text);
+}
+
+void Checker::report_missing_fence(std::uintptr_t address, const Access& now,
+                                   const Access& earlier) const {
+    const uint3 thread = emulator().thread(earlier.member).thread_index;
+    emulator().fail(Emulator::current(),
+                    "missing fence_async_shared: %s at %s what thread (%u, %u, %u) %s at %s and "
+                    "did not make visible to copies and wgmma before the barrier: %s",
+                    verb(now.kind), CodeLine(code_base_ + now.code_offset).text, thread.x, thread.y,
+                    thread.z, past_participle(earlier.kind),
+                    CodeLine(code_base_ + earlier.code_offset).text,
+                    PlaceText(address, nearest_range(address)).text);
+}
+
+const char* Checker::agent_name(unsigned member) const {
+    return agent_names_[member - clocks_.thread_count()];
 }
 
 }  // namespace fusegen_emulator

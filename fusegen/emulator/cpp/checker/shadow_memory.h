@@ -12,9 +12,9 @@ enum class AccessKind : std::uint8_t { read, write, atomic };
 
 // One access to a word that still matters. All zero: none (no access has time 0).
 struct Access {
-    std::uint32_t time;         // the thread's clock
+    std::uint32_t time;         // the member's clock
     std::uint32_t code_offset;  // where in the kernel library
-    std::uint16_t thread;       // linear index in its block
+    std::uint16_t member;       // a thread or an agent of its cluster
     std::uint8_t bytes;         // bit i: the word's byte i
     AccessKind kind;
 };

@@ -69,4 +69,75 @@ unsigned fusegen_emulator_vote(fusegen_emulator::Site site, unsigned mask, int p
 void fusegen_emulator_report_misaligned(const void* address, unsigned bytes) {
     emulator().report_misaligned(address, bytes, __builtin_return_address(0));
 }
+
+unsigned fusegen_emulator_shared_address(const void* shared) {
+    return static_cast<unsigned>(
+        Emulator::current().block->shared_memory.address_of(shared));
+}
+
+void fusegen_emulator_mbarrier_init(fusegen_emulator::Site site, std::uint64_t* barrier,
+                                    unsigned count) {
+    emulator().mbarriers().init(site, barrier, count, __builtin_return_address(0));
+}
+
+void fusegen_emulator_mbarrier_fence_init() { emulator().mbarriers().fence_init(); }
+
+void fusegen_emulator_mbarrier_arrive(fusegen_emulator::Site site, std::uint64_t* barrier,
+                                      unsigned bytes) {
+    emulator().mbarriers().arrive(site, barrier, bytes, __builtin_return_address(0));
+}
+
+void fusegen_emulator_mbarrier_arrive_remote(fusegen_emulator::Site site, std::uint64_t* barrier,
+                                             unsigned rank) {
+    auto* remote = static_cast<std::uint64_t*>(emulator().cluster_shared(site, barrier, rank));
+    emulator().mbarriers().arrive(site, remote, 0, __builtin_return_address(0));
+}
+
+void fusegen_emulator_mbarrier_wait(fusegen_emulator::Site site, std::uint64_t* barrier,
+                                    unsigned parity) {
+    emulator().mbarriers().wait(site, barrier, parity, __builtin_return_address(0));
+}
+
+void fusegen_emulator_tma_load(fusegen_emulator::Site site,
+                               const fusegen_emulator::TileCopy* copy) {
+    emulator().bulk_copies().load(site, *copy, __builtin_return_address(0));
+}
+
+void fusegen_emulator_tma_store(fusegen_emulator::Site site,
+                                const fusegen_emulator::TileCopy* copy) {
+    emulator().bulk_copies().store(site, *copy, __builtin_return_address(0));
+}
+
+void fusegen_emulator_tma_store_commit() { emulator().bulk_copies().commit_stores(); }
+
+void fusegen_emulator_tma_store_wait(unsigned pending, int only_reads) {
+    emulator().bulk_copies().wait_for_stores(pending, only_reads != 0);
+}
+
+void fusegen_emulator_fence_async_shared() {
+    if (emulator().checker().on) {
+        emulator().checker().fence_for_agents(Emulator::current().number);
+    }
+}
+
+void fusegen_emulator_wgmma(fusegen_emulator::Site site,
+                            const fusegen_emulator::WgmmaOperands* operands) {
+    emulator().warpgroups().multiply(site, *operands, __builtin_return_address(0));
+}
+
+void fusegen_emulator_wgmma_fence() { emulator().warpgroups().fence(); }
+
+void fusegen_emulator_wgmma_commit() { emulator().warpgroups().commit(); }
+
+void fusegen_emulator_wgmma_wait(unsigned pending) { emulator().warpgroups().wait(pending); }
+
+void fusegen_emulator_named_barrier(fusegen_emulator::Site site, int id, int threads, int waits) {
+    emulator().named_barrier(site, id, threads, waits != 0);
+}
+
+void fusegen_emulator_cluster_sync(fusegen_emulator::Site site) { emulator().cluster_sync(site); }
+
+void* fusegen_emulator_cluster_shared(fusegen_emulator::Site site, void* shared, unsigned rank) {
+    return emulator().cluster_shared(site, shared, rank);
+}
 }

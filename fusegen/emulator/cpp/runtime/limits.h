@@ -7,7 +7,12 @@ namespace fusegen_emulator {
 
 constexpr unsigned warp_lanes = 32;
 constexpr unsigned max_block_threads = 1024;
-constexpr unsigned max_warps = max_block_threads / warp_lanes;
+// Blocks of a cluster, on every device that has clusters.
+constexpr unsigned max_cluster_blocks = 8;
+// Threads of a cluster's blocks together. A device has no such limit; the emulator's tables do.
+constexpr unsigned max_cluster_threads = 2048;
+constexpr unsigned max_cluster_warps = max_cluster_threads / warp_lanes;
+constexpr unsigned warpgroup_threads = 4 * warp_lanes;
 constexpr unsigned max_block_z = 64;
 constexpr unsigned max_grid_x = 0x7fffffff;
 constexpr unsigned max_grid_yz = 65535;

@@ -1,5 +1,6 @@
 // Reports: one text for each fault, in the terms of the kernel's author.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "emulator.h"
@@ -15,6 +16,11 @@ void Emulator::start_report(ErrorCode code) {
     const std::size_t length = std::strlen(name);
     const bool parenthesised = length > 1 && name[0] == '(' && name[length - 1] == ')';
     report("%.*s: ", static_cast<int>(parenthesised ? length - 2 : length), name + parenthesised);
+}
+
+void Emulator::start_report(ErrorCode code, const Block& block) {
+    start_report(code);
+    report("block (%u, %u, %u) ", block.index.x, block.index.y, block.index.z);
 }
 
 void Emulator::report(const char* format, ...) {
@@ -35,8 +41,8 @@ void Emulator::report_list(const char* format, va_list arguments) {
 void Emulator::fail(const Thread& thread, const char* format, ...) {
     const uint3 index = thread.thread_index;
     start_report(ErrorCode::kernel_fault);
-    report("block (%u, %u, %u), thread (%u, %u, %u): ", block_index_.x, block_index_.y,
-           block_index_.z, index.x, index.y, index.z);
+    report("block (%u, %u, %u), thread (%u, %u, %u): ", thread.block_index.x, thread.block_index.y,
+           thread.block_index.z, index.x, index.y, index.z);
     va_list arguments;
     va_start(arguments, format);
     report_list(format, arguments);
@@ -51,13 +57,15 @@ void Emulator::report_misaligned(const void* address, std::size_t bytes, const v
          bytes, CodeLine(reinterpret_cast<std::uintptr_t>(code) - 1).text, address, bytes);
 }
 
-void Emulator::report_stuck_block() {
+void Emulator::report_stuck_cluster() {
     bool all_at_barrier = true;
-    for (unsigned i = 0; i < thread_count_; ++i) {
-        all_at_barrier &= threads_[i].waiting != Waiting::in_warp;
-    }
+    for_each_thread([&](const Thread& thread) {
+        all_at_barrier &= thread.waiting == Waiting::at_barrier || thread.waiting == Waiting::exited;
+    });
+    const uint3 index = blocks_[0]->index;
     start_report(ErrorCode::kernel_fault);
-    report("block (%u, %u, %u): %s: ", block_index_.x, block_index_.y, block_index_.z,
+    report("block (%u, %u, %u)%s: %s: ", index.x, index.y, index.z,
+           cluster_blocks() > 1 ? " and the others of its cluster" : "",
            all_at_barrier ? "not all threads reach the barrier" : "deadlock");
     if (finished_ != 0) {
         report("%u threads have returned; ", finished_);
@@ -65,27 +73,37 @@ void Emulator::report_stuck_block() {
     // Each group of threads that wait for the same thing is told once, by its first member.
     const auto wait_together = [](const Thread& a, const Thread& b) {
         return a.waiting == b.waiting && a.waiting != Waiting::exited && a.mask == b.mask &&
+               (a.waiting != Waiting::at_mbarrier || a.mbarrier == b.mbarrier) &&
                same_site(a.site, b.site);
     };
-    for (unsigned i = 0; i < thread_count_; ++i) {
-        const Thread& thread = threads_[i];
+    for_each_thread([&](const Thread& thread) {
         unsigned before = 0, together = 0;
-        for (unsigned j = 0; j < thread_count_; ++j) {
-            if (wait_together(thread, threads_[j])) {
-                before += j < i;
+        for_each_thread([&](const Thread& other) {
+            if (wait_together(thread, other)) {
+                before += other.number < thread.number;
                 ++together;
             }
-        }
+        });
         if (together == 0 || before != 0) {
-            continue;
+            return;
         }
         report("%u wait in %s", together, SiteText(thread.site).text);
         if (thread.waiting == Waiting::in_warp) {
             report(" for the lanes 0x%08x", thread.mask);
         }
+        if (thread.waiting == Waiting::at_mbarrier) {
+            const Mbarrier& barrier = *thread.mbarrier;
+            report(" for a phase of parity %u that lacks %u of %u arrivals",
+                   static_cast<unsigned>(barrier.phase % 2), barrier.missing, barrier.count);
+            if (barrier.bytes_to_come != 0) {
+                report(" and for which %lld bytes more %s", std::llabs(barrier.bytes_to_come),
+                       barrier.bytes_to_come > 0 ? "were announced than came"
+                                                 : "came than were announced");
+            }
+        }
         report(", thread (%u, %u, %u) the first; ", thread.thread_index.x, thread.thread_index.y,
                thread.thread_index.z);
-    }
+    });
     error_length_ -= 2;  // the last separator
     error_text_[error_length_] = '\0';
 }

@@ -1,4 +1,4 @@
-// Chooses which thread of the block runs next.
+// Chooses which thread of the running blocks runs next.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Scheduler {
 public:
     static constexpr int none = -1;
 
-    void start_block(unsigned warp_count, bool random_order, Random random) {
+    void start_cluster(unsigned warp_count, bool random_order, Random random) {
         warp_count_ = warp_count;
         random_order_ = random_order;
         random_ = random;
@@ -35,7 +35,7 @@ public:
 
     void make_ready(unsigned warp, std::uint32_t lanes) {
         ready_lanes_[warp] |= lanes;
-        ready_ranks_ |= 1u << rank_of_warp_[warp];
+        ready_ranks_ |= std::uint64_t{1} << rank_of_warp_[warp];
     }
 
     // The linear index of the thread to run, no longer counted as ready, or `none`.
@@ -51,13 +51,13 @@ public:
                            static_cast<unsigned>((draw >> 24) % warp_count_));
             }
         }
-        const unsigned rank = static_cast<unsigned>(__builtin_ctz(ready_ranks_));
+        const unsigned rank = static_cast<unsigned>(__builtin_ctzll(ready_ranks_));
         const unsigned warp = warp_of_rank_[rank];
         std::uint32_t& lanes = ready_lanes_[warp];
         const unsigned lane = first_lane_from(lanes, static_cast<unsigned>(draw % warp_lanes));
         lanes &= ~(1u << lane);
         if (lanes == 0) {
-            ready_ranks_ &= ~(1u << rank);
+            ready_ranks_ &= ~(std::uint64_t{1} << rank);
         }
         return static_cast<int>(warp * warp_lanes + lane);
     }
@@ -76,19 +76,20 @@ private:
         for (unsigned rank : {a, b}) {
             const unsigned warp = warp_of_rank_[rank];
             rank_of_warp_[warp] = static_cast<std::uint8_t>(rank);
-            ready_ranks_ &= ~(1u << rank);
-            ready_ranks_ |= static_cast<std::uint32_t>(ready_lanes_[warp] != 0) << rank;
+            ready_ranks_ &= ~(std::uint64_t{1} << rank);
+            ready_ranks_ |= static_cast<std::uint64_t>(ready_lanes_[warp] != 0) << rank;
         }
     }
 
     unsigned warp_count_ = 0;
     bool random_order_ = false;
     Random random_;
-    std::uint32_t ready_lanes_[max_warps] = {};
-    std::uint32_t ready_ranks_ =
-        0;  // bit r: the warp of rank r has a ready lane; rank 0 runs first
-    std::uint8_t warp_of_rank_[max_warps] = {};
-    std::uint8_t rank_of_warp_[max_warps] = {};
+    std::uint32_t ready_lanes_[max_cluster_warps] = {};
+    // Bit r: the warp of rank r has a ready lane; rank 0 runs first.
+    std::uint64_t ready_ranks_ = 0;
+    static_assert(max_cluster_warps <= 64, "a bit for each rank");
+    std::uint8_t warp_of_rank_[max_cluster_warps] = {};
+    std::uint8_t rank_of_warp_[max_cluster_warps] = {};
 };
 
 }  // namespace fusegen_emulator

@@ -66,6 +66,16 @@ const SharedMemory::Array* SharedMemory::place(int slot, const char* name, std::
     return &arrays_.back();
 }
 
+const SharedMemory::Array* SharedMemory::array_of(const void* address) const {
+    for (const Array& array : arrays_) {
+        if (static_cast<std::size_t>(static_cast<const char*>(address) - array.begin) <
+            array.bytes) {
+            return &array;
+        }
+    }
+    return nullptr;
+}
+
 const SharedMemory::Array* SharedMemory::find_damaged() const {
     for (const Array& array : arrays_) {
         if (!is_intact(array.begin - guard_bytes, guard_bytes) ||

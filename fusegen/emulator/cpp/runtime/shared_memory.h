@@ -31,6 +31,14 @@ public:
     // it.
     const Array* place(int slot, const char* name, std::size_t bytes, std::size_t alignment);
 
+    // The start of the addresses that a block's shared memory can have, 0 for matrix descriptors.
+    const char* window() const { return arena_; }
+    std::size_t address_of(const void* shared) const {
+        return static_cast<std::size_t>(static_cast<const char*>(shared) - arena_);
+    }
+    // The array that holds the address, or null.
+    const Array* array_of(const void* address) const;
+
     void* dynamic() const { return arrays_.front().begin; }
     const std::vector<Array>& arrays() const { return arrays_; }
     bool contains(const void* address) const {
@@ -44,7 +52,8 @@ private:
     // The device's limit, and room for the guards and alignment of some hundreds of arrays.
     static constexpr std::size_t arena_bytes = 512 * 1024;
     static constexpr std::size_t guard_bytes = 128;
-    static constexpr std::size_t dynamic_alignment = 128;
+    // As FUSEGEN_TILE_SHARED promises.
+    static constexpr std::size_t dynamic_alignment = 1024;
 
     char* arena_;
     std::size_t used_bytes_ = 0;     // of the arena

@@ -17,6 +17,26 @@ const char* cuda_name(Operation operation) {
             return "a shuffle";
         case Operation::vote:
             return "a vote";
+        case Operation::elect_one:
+            return "elect_one";
+        case Operation::named_barrier:
+            return "a named barrier";
+        case Operation::cluster_sync:
+            return "cluster_sync";
+        case Operation::cluster_shared:
+            return "cluster_shared";
+        case Operation::mbarrier_init:
+            return "mbarrier_init";
+        case Operation::mbarrier_arrive:
+            return "mbarrier_arrive";
+        case Operation::mbarrier_wait:
+            return "mbarrier_wait";
+        case Operation::tma_load:
+            return "tma_load";
+        case Operation::tma_store:
+            return "tma_store";
+        case Operation::wgmma:
+            return "wgmma";
     }
     return "?";
 }

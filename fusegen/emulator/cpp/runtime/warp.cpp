@@ -25,13 +25,11 @@ void Emulator::join_warp(Site site, std::uint32_t mask, WarpRequest& request) {
     }
     rendezvous.arrived |= own_bit;
     warp.requests[self.lane] = &request;
-    self.waiting = Waiting::in_warp;
-    self.site = site;
     self.mask = mask;
     if (rendezvous.arrived == (mask & warp.alive)) {
         complete(warp, self.warp, rendezvous);
     }
-    suspend();
+    wait(Waiting::in_warp, site);
 }
 
 void Emulator::complete(Warp& warp, unsigned warp_index, Rendezvous& rendezvous) {
@@ -61,7 +59,7 @@ void Emulator::complete(Warp& warp, unsigned warp_index, Rendezvous& rendezvous)
     }
     // Of the warp's operations only __syncwarp orders memory accesses.
     if (checker_.on && rendezvous.site.operation == Operation::sync_warp) {
-        checker_.join_warp(warp_index, lanes);
+        checker_.clocks().join_warp(warp_index, lanes);
     }
     rendezvous.arrived = 0;
     scheduler_.make_ready(warp_index, lanes);

@@ -13,7 +13,22 @@
 namespace fusegen_emulator {
 
 // What a thread can wait in; reports call it by its CUDA name.
-enum class Operation : unsigned { sync_threads, sync_warp, shuffle, vote };
+enum class Operation : unsigned {
+    sync_threads,
+    sync_warp,
+    shuffle,
+    vote,
+    elect_one,
+    named_barrier,
+    cluster_sync,
+    cluster_shared,
+    mbarrier_init,
+    mbarrier_arrive,
+    mbarrier_wait,
+    tma_load,
+    tma_store,
+    wgmma,
+};
 
 // Where in the kernel's text a thread synchronises, and how.
 struct Site {
@@ -37,6 +52,7 @@ struct ThreadContext {
     dim3 block_size;
     dim3 grid_size;
     unsigned lane;
+    unsigned cluster_rank;
 };
 
 // A kernel launch; `run(arguments)` runs the kernel's body for the current thread.
@@ -44,6 +60,7 @@ struct LaunchRequest {
     const char* kernel_name;
     dim3 grid;
     dim3 block;
+    unsigned cluster_blocks;  // in x
     std::size_t shared_bytes;
     void (*run)(const void* arguments);
     const void* arguments;
@@ -68,6 +85,8 @@ const char* fusegen_emulator_error_text();
 void* fusegen_emulator_shared_array(fusegen_emulator::SharedSlot* slot, const char* name,
                                     std::size_t bytes, std::size_t alignment);
 void* fusegen_emulator_dynamic_shared();
+// Where shared memory lies in its block's window of addresses.
+unsigned fusegen_emulator_shared_address(const void* shared);
 
 // Waits for every thread of the block; returns how many came with a predicate that is not zero.
 unsigned fusegen_emulator_sync_threads(fusegen_emulator::Site site, int predicate);

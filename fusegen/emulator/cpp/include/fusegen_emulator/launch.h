@@ -12,13 +12,15 @@ constexpr bool instrumented = false;
 #endif
 
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid, dim3 block,
-            std::size_t shared_bytes, void* /*stream*/, Arguments... arguments) {
+void launch_clusters(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid,
+                     dim3 block, unsigned cluster_blocks, std::size_t shared_bytes,
+                     void* /*stream*/, Arguments... arguments) {
     auto body = [=]() FUSEGEN_EMULATOR_UNCHECKED { kernel(arguments...); };
     using Body = decltype(body);
     const LaunchRequest request{kernel_name,
                                 grid,
                                 block,
+                                cluster_blocks,
                                 shared_bytes,
                                 [](const void* packed) FUSEGEN_EMULATOR_UNCHECKED {
                                     (*static_cast<const Body*>(packed))();
@@ -26,6 +28,12 @@ void launch(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid, d
                                 &body,
                                 instrumented};
     fusegen_emulator_launch(&request);
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid, dim3 block,
+            std::size_t shared_bytes, void* stream, Arguments... arguments) {
+    launch_clusters(kernel, kernel_name, grid, block, 1, shared_bytes, stream, arguments...);
 }
 
 }  // namespace fusegen_emulator

@@ -7,6 +7,7 @@
 #define __device__
 #define __host__
 #define __constant__ static const
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -1,0 +1,21 @@
+// A tensor in global memory and its tiles, as bulk copies need them.
+#pragma once
+
+#include <cstdint>
+
+namespace fusegen_emulator {
+
+constexpr int max_tile_rank = 3;
+
+// Dimensions innermost first.
+struct TensorMap {
+    void* address;
+    std::uint32_t rank;  // 0: not encoded
+    std::uint32_t element_bytes;
+    std::int64_t sizes[max_tile_rank];
+    std::int64_t strides[max_tile_rank];  // in bytes
+    std::int32_t box[max_tile_rank];
+    bool swizzled;
+};
+
+}  // namespace fusegen_emulator

@@ -1,0 +1,190 @@
+// c = a @ b.T in float32, of bfloat16 matrices a (m x k) and b (n x k). A warp of the first
+// warpgroup brings tiles by bulk copies into a ring of stages; two warpgroups multiply them. Blocks
+// stay and take one tile of c after the other.
+#include <fusegen/hopper.cuh>
+
+using namespace fusegen;
+
+constexpr int tile_m = 128, tile_k = 64, stages = 4;
+constexpr int warpgroup_threads = 128, consumers = 2;
+constexpr int block_threads = (1 + consumers) * warpgroup_threads;
+
+template <int tile_n>
+struct Shared {
+    bfloat16 a[stages][tile_m * tile_k];
+    bfloat16 b[stages][tile_n * tile_k];
+    std::uint64_t full[stages];   // the stage holds a tile
+    std::uint64_t empty[stages];  // the stage may be overwritten
+};
+
+// The place in the ring: the stages in turn, and the parity of the barriers' phases.
+struct Place {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Tiles in bands of rows, so that those in flight together share their operands in the L2 cache.
+struct TileOrder {
+    static constexpr int band_rows = 8;
+    int rows, columns;
+
+    __device__ __forceinline__ void find(int tile, int& row, int& column) const {
+        const int band = tile / (band_rows * columns), first = band * band_rows;
+        const int height = rows - first < band_rows ? rows - first : band_rows;
+        const int within = tile - first * columns;
+        row = first + within % height;
+        column = within / height;
+    }
+};
+
+template <int tile_n>
+__global__ void __launch_bounds__(block_threads, 1)
+    product(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+            float* c, int m, int n, int k) {
+    FUSEGEN_TILE_SHARED(Shared<tile_n>, shared);
+    const int warpgroup = threadIdx.x / warpgroup_threads, thread = threadIdx.x % warpgroup_threads;
+    const TileOrder order{(m + tile_m - 1) / tile_m, (n + tile_n - 1) / tile_n};
+    const int tiles = order.rows * order.columns, steps = (k + tile_k - 1) / tile_k;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&shared->full[stage], 1);
+            mbarrier_init(&shared->empty[stage], consumers);
+        }
+#ifndef MISSING_MBARRIER_FENCE
+        mbarrier_fence_init();
+#endif
+    }
+#ifndef MISSING_BARRIER_AFTER_INIT
+    __syncthreads();
+#endif
+    Place place;
+    if (warpgroup == 0) {
+        decrease_registers<40>();
+        if (thread == 0) {
+            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+                int row, column;
+                order.find(tile, row, column);
+                for (int step = 0; step < steps; ++step, place.advance()) {
+                    std::uint64_t* full = &shared->full[place.stage];
+#ifndef MISSING_EMPTY_WAIT
+#ifdef WRONG_PARITY
+                    // found: WRONG_PARITY
+                    mbarrier_wait(&shared->empty[place.stage], place.parity);
+#else
+                    // found: MISSING_EMPTY_ARRIVE
+                    mbarrier_wait(&shared->empty[place.stage], place.parity ^ 1);
+#endif
+#endif
+                    constexpr unsigned bytes = (tile_m + tile_n) * tile_k * sizeof(bfloat16);
+#if defined(TOO_MANY_BYTES)
+                    mbarrier_arrive_expect(full, bytes + 16);
+#elif defined(TOO_FEW_BYTES)
+                    mbarrier_arrive_expect(full, bytes - 16);
+#else
+                    mbarrier_arrive_expect(full, bytes);
+#endif
+                    // found: MISSING_MBARRIER_FENCE
+                    // found: OVERWRITTEN_EARLY
+                    // found: MISSING_EMPTY_WAIT
+                    // found: MISSING_FULL_WAIT
+                    tma_load_2d(shared->a[place.stage], map_a, full, step * tile_k, row * tile_m);
+                    // found: TOO_FEW_BYTES
+                    tma_load_2d(shared->b[place.stage], map_b, full, step * tile_k,
+                                column * tile_n);
+#ifdef ARRIVES_TWICE
+                    mbarrier_arrive(full);  // found: ARRIVES_TWICE
+#endif
+                }
+            }
+        }
+    } else {
+        increase_registers<232>();
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int row, column;
+            order.find(tile, row, column);
+            float sums[tile_n / 2];
+            for (int step = 0; step < steps; ++step, place.advance()) {
+#ifndef MISSING_FULL_WAIT
+                // found: TOO_MANY_BYTES
+                mbarrier_wait(&shared->full[place.stage], place.parity);
+#endif
+                const bfloat16* a = shared->a[place.stage] + (warpgroup - 1) * wgmma_m * tile_k;
+                const bfloat16* b = shared->b[place.stage];
+#ifdef MISALIGNED_OPERAND
+                b += tile_k;
+#endif
+#ifndef MISSING_WGMMA_FENCE
+                wgmma_fence(sums);
+#endif
+#pragma unroll
+                for (int inner = 0; inner < tile_k; inner += wgmma_k<bfloat16>) {
+                    // found: MISSING_WGMMA_FENCE
+                    // found: MISALIGNED_OPERAND
+                    wgmma<bfloat16, tile_n>(sums, wgmma_descriptor(a + inner),
+                                            wgmma_descriptor(b + inner), step + inner > 0);
+                }
+                wgmma_commit();
+#ifdef OVERWRITTEN_EARLY
+                if (thread == 0) {
+                    mbarrier_arrive(&shared->empty[place.stage]);
+                }
+#endif
+#ifndef MISSING_WGMMA_WAIT
+                wgmma_wait<0>(sums);
+#endif
+#if !defined(OVERWRITTEN_EARLY) && !defined(MISSING_EMPTY_ARRIVE)
+                if (thread == 0) {
+                    mbarrier_arrive(&shared->empty[place.stage]);
+                }
+#endif
+            }
+            const int first_row = row * tile_m + (warpgroup - 1) * wgmma_m;
+#pragma unroll
+            for (int i = 0; i < tile_n / 2; i += 2) {
+                const int to_row = first_row + wgmma_row(thread, i);
+                const int to_column = column * tile_n + wgmma_column(thread, i);
+                if (to_row < m && to_column < n) {
+                    // found: MISSING_WGMMA_WAIT
+                    store_vector(c + static_cast<std::int64_t>(to_row) * n + to_column,
+                                 Vector<float, 2>{{sums[i], sums[i + 1]}});
+                }
+            }
+        }
+    }
+}
+
+template <int tile_n>
+int launch_product(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k, int blocks,
+                   void* stream) {
+    TensorMap map_a, map_b;
+    const TensorTiles<2> tiles_a{a, {k, m}, {k}, {tile_k, tile_m}, Swizzle::bytes_128};
+    const TensorTiles<2> tiles_b{b, {k, n}, {k}, {tile_k, tile_n}, Swizzle::bytes_128};
+    TensorMapError error = encode_tensor_map<bfloat16>(&map_a, tiles_a);
+    if (error == TensorMapError::none) {
+        error = encode_tensor_map<bfloat16>(&map_b, tiles_b);
+    }
+    if (error != TensorMapError::none) {
+        return -static_cast<int>(error);
+    }
+    FUSEGEN_LAUNCH(product<tile_n>, dim3(blocks), dim3(block_threads), sizeof(Shared<tile_n>),
+                   stream, map_a, map_b, c, m, n, k);
+    return FUSEGEN_LAST_ERROR();
+}
+
+// `blocks` at most; n even.
+FUSEGEN_EXPORT int run(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k,
+                       int blocks, void* stream) {
+    return launch_product<128>(a, b, c, m, n, k, blocks, stream);
+}
+
+FUSEGEN_EXPORT int run_wide(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k,
+                            int blocks, void* stream) {
+    return launch_product<256>(a, b, c, m, n, k, blocks, stream);
+}

@@ -1,0 +1,56 @@
+"""A matrix product by bulk copies, barriers in shared memory and wgmma: right values and faults."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fusegen.emulator import EmulatorRuntime
+from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_place
+
+SEEDS = range(10)
+SIZES = (200, 264, 136)  # no multiple of a tile's sides
+
+
+def bfloat16(x: np.ndarray) -> np.ndarray:
+    """The upper halves of float32 values that have nothing in the lower ones."""
+    bits = x.astype(np.float32).view(np.uint32)
+    assert not (bits & 0xFFFF).any()
+    return (bits >> 16).astype(np.uint16)
+
+
+def multiply(
+    runtime: EmulatorRuntime,
+    kernel: Kernel,
+    sizes: tuple[int, int, int] = SIZES,
+    entry: str = "run",
+    blocks: int = 2,
+) -> tuple[str | None, np.ndarray, np.ndarray]:
+    """Launch; the report, the result, and what it should be."""
+    m, n, k = sizes
+    random = np.random.default_rng(m + n + k)
+    # Small whole numbers: every sum is exact, so the result must be.
+    a = random.integers(-9, 10, size=(m, k))
+    b = random.integers(-9, 10, size=(n, k))
+    a16, b16 = bfloat16(a), bfloat16(b)
+    c = np.full((m, n), np.nan, np.float32)
+    expose(runtime, a16, initialised=True)
+    expose(runtime, b16, initialised=True)
+    expose(runtime, c, initialised=False)
+    report = kernel(a16, b16, c, m, n, k, blocks, 0, entry=entry)
+    return report, c, (a @ b.T).astype(np.float32)
+
+
+@pytest.mark.parametrize("entry", ["run", "run_wide"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_product(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, entry: str, seed: int
+) -> None:
+    runtime.configure(seed, check=True)
+    kernel = load_kernel("hopper_product", check=True)
+    report, c, exact = multiply(runtime, kernel, entry=entry)
+    assert report is None
+    np.testing.assert_array_equal(c, exact)
+    assert runtime.first_unwritten(c.ctypes.data, c.nbytes) is None
