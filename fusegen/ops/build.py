@@ -10,7 +10,7 @@ from fusegen.ir.integers import ZERO, Integer, IntegerLike, product
 from fusegen.ops.construct import Operand, call, constant, is_number, size_value
 from fusegen.ops.inference import reduced_shape, shape_of
 from fusegen.ops.pointwise import arithmetic, functions, logic
-from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.pointwise.casting import CAST, NARROW
 from fusegen.ops.primitive import products, reductions, views
 from fusegen.ops.record import Reduction
 
@@ -20,6 +20,12 @@ __all__ = ["call", "constant", "is_number", "size_value"]
 def cast(x: Node, dtype: DType) -> Node:
     """`x` in another dtype; `x` itself if it has it."""
     return x if x.dtype is dtype else call(CAST, (x,), dtype=dtype)
+
+
+def as_result(x: Node, dtype: DType) -> Node:
+    """The end of an operation: `x` as `dtype`, not rounded before it is stored."""
+    narrows = dtype.is_float and dtype is not x.dtype and dtype.compute is x.dtype
+    return call(NARROW, (x,), dtype=dtype) if narrows else cast(x, dtype)
 
 
 def to_compute(x: Node) -> Node:

@@ -28,6 +28,7 @@ PRIMITIVES: tuple[Record, ...] = (
     *functions.RECORDS,
     *activations.RECORDS,
     casting.CAST,
+    casting.NARROW,
     *primitive_reductions.RECORDS,
     *primitive_views.RECORDS,
     *primitive_products.RECORDS,

@@ -145,7 +145,7 @@ def _round(operands: tuple[Node, ...], attributes: Attributes) -> Node:
         result = build.div(build.call(functions.ROUND, (build.mul(wide, scale),)), scale)
     else:
         result = build.mul(build.call(functions.ROUND, (build.div(wide, scale),)), scale)
-    return build.cast(result, x.dtype)
+    return build.as_result(result, x.dtype)
 
 
 ROUND = composite(

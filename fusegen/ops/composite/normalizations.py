@@ -50,13 +50,13 @@ def _softmax(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     shifted, dim, dtype = _shifted(operands, attributes)
     weights = build.exp(shifted)
     result = build.div(weights, build.total(weights, (dim,), keepdim=True))
-    return build.cast(build.reshape(result, operands[0].shape), dtype)
+    return build.as_result(build.reshape(result, operands[0].shape), dtype)
 
 
 def _log_softmax(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     shifted, dim, dtype = _shifted(operands, attributes)
     result = build.sub(shifted, build.log(build.total(build.exp(shifted), (dim,), keepdim=True)))
-    return build.cast(build.reshape(result, operands[0].shape), dtype)
+    return build.as_result(build.reshape(result, operands[0].shape), dtype)
 
 
 SOFTMAX = composite(
@@ -133,7 +133,7 @@ def _layer_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     dims = _trailing_dims(x, attributes)
     _require_shape(x.shape[dims[0] :], weight=weight, bias=bias)
     normal = _standardised(build.to_compute(x), dims, attributes.number("eps"))
-    return build.cast(_affine(normal, weight, bias), x.dtype)
+    return build.as_result(_affine(normal, weight, bias), x.dtype)
 
 
 LAYER_NORM = composite(
@@ -155,7 +155,7 @@ def _rms_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     eps = _EPSILON[wide.dtype] if attributes["eps"] is None else attributes.number("eps")
     mean_square = build.mean(build.square(wide), dims, keepdim=True)
     normal = build.mul(wide, build.rsqrt(build.add(mean_square, eps)))
-    return build.cast(_affine(normal, weight, None), x.dtype)
+    return build.as_result(_affine(normal, weight, None), x.dtype)
 
 
 RMS_NORM = composite(
@@ -203,7 +203,7 @@ def _group_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     grouped = build.reshape(build.to_compute(x), (batch, groups, size, *rest))
     normal = _standardised(grouped, range(2, grouped.type.rank), attributes.number("eps"))
     result = _affine_by_channel(build.reshape(normal, x.shape), weight, bias)
-    return build.cast(result, x.dtype)
+    return build.as_result(result, x.dtype)
 
 
 GROUP_NORM = composite(
@@ -248,7 +248,7 @@ def _batch_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
         deviation = build.rsqrt(build.add(build.to_compute(variance), eps))
         centred = build.sub(wide, build.per_channel(x, mean))
         normal = build.mul(centred, build.per_channel(x, deviation))
-    return build.cast(_affine_by_channel(normal, weight, bias), x.dtype)
+    return build.as_result(_affine_by_channel(normal, weight, bias), x.dtype)
 
 
 def _batch_dims(x: Node) -> tuple[int, ...]:
@@ -308,7 +308,7 @@ def _instance_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
         )
     _require_shape((x.shape[1],), weight=weight, bias=bias)
     normal = _standardised(build.to_compute(x), dims, attributes.number("eps"))
-    return build.cast(_affine_by_channel(normal, weight, bias), x.dtype)
+    return build.as_result(_affine_by_channel(normal, weight, bias), x.dtype)
 
 
 INSTANCE_NORM = composite(

@@ -56,7 +56,7 @@ def _refuse_empty(x: Node, over: tuple[int, ...]) -> None:
 def _sum(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x, dtype = _to_sum(operands[0], attributes)
     over, keepdim = _arguments(x, attributes)
-    return build.cast(build.total(x, over, keepdim), dtype)
+    return build.as_result(build.total(x, over, keepdim), dtype)
 
 
 SUM = composite(
@@ -73,7 +73,7 @@ def _mean(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x = build.cast(operands[0], wanted) if isinstance(wanted, DType) else operands[0]
     require(x.type, Accepts.FLOATS)
     over, keepdim = _arguments(x, attributes)
-    return build.cast(build.mean(build.to_compute(x), over, keepdim), x.dtype)
+    return build.as_result(build.mean(build.to_compute(x), over, keepdim), x.dtype)
 
 
 MEAN = composite(
@@ -130,7 +130,7 @@ def _over_one_dim(record: Reduction, x: Node, attributes: Attributes) -> Node:
 
 def _prod(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x, dtype = _to_sum(operands[0], attributes)
-    return build.cast(_over_one_dim(primitive.PRODUCT, x, attributes), dtype)
+    return build.as_result(_over_one_dim(primitive.PRODUCT, x, attributes), dtype)
 
 
 PROD = composite(
@@ -221,11 +221,11 @@ def _variance(operands: tuple[Node, ...], attributes: Attributes) -> Node:
 
 
 def _var(operands: tuple[Node, ...], attributes: Attributes) -> Node:
-    return build.cast(_variance(operands, attributes), operands[0].dtype)
+    return build.as_result(_variance(operands, attributes), operands[0].dtype)
 
 
 def _std(operands: tuple[Node, ...], attributes: Attributes) -> Node:
-    return build.cast(build.sqrt(_variance(operands, attributes)), operands[0].dtype)
+    return build.as_result(build.sqrt(_variance(operands, attributes)), operands[0].dtype)
 
 
 _SPREAD = (INPUT, DIMS, flag("unbiased", True), KEEPDIM, number("correction", None))
@@ -264,7 +264,7 @@ def _norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     else:
         powers = build.total(build.power(build.absolute(wide), p), over, keepdim)
         result = build.power(powers, 1 / p)
-    return build.cast(result, x.dtype)
+    return build.as_result(result, x.dtype)
 
 
 NORM = composite(
@@ -282,7 +282,7 @@ def _logsumexp(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x = x if x.dtype.is_float else build.cast(x, DType.FLOAT32)
     over, keepdim = _arguments(x, attributes)
     result = build.reduce(primitive.LOG_SUM_EXP, build.to_compute(x), over, keepdim)
-    return build.cast(result, x.dtype)
+    return build.as_result(result, x.dtype)
 
 
 LOGSUMEXP = composite(

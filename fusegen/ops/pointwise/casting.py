@@ -34,3 +34,15 @@ WIDEN = Pointwise(
     summary="The same values in the type that arithmetic on them is done in.",
     cuda="{input}",
 )
+
+# The end of an operation that works in the compute type: fused with what follows, its result stays
+# as exact as any other value in a register.
+NARROW = Pointwise(
+    "narrow_type",
+    parameters=(INPUT, Parameter("dtype", ParameterKind.DTYPE)),
+    infer=_infer,
+    twin="{input}.to({dtype})",
+    summary="The same values as a 16-bit type, rounded only where they are stored.",
+    cuda="{input}",
+    cost=0,
+)
