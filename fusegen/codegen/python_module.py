@@ -125,7 +125,7 @@ def module_source(
     if training is not None:
         modes.append(_mode("training", training))
     text = ModuleText(
-        docstring=header,
+        docstring=tuple(map(docstring_line, header)),
         class_name=graph.name,
         class_docstring=_class_docstring(graph),
         members=member_statements(graph.layers),

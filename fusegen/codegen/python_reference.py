@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import keyword
 import re
 from collections.abc import Iterable
@@ -16,7 +15,8 @@ from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.record import Composite, Reshape, View
 from fusegen.ops.twin import literal, render
 
-RESERVED = frozenset({*keyword.kwlist, *dir(builtins), "torch", "F", "nn", "Tensor", "Any"})
+# What the twins of operations use, and Python's own words.
+RESERVED = frozenset({*keyword.kwlist, "torch", "F", "float"})
 
 
 # A dtype as Python text; a dict by the module's dtype where it depends on that; None for the

@@ -48,7 +48,6 @@ def write_folder(
     device = "cuda" if target is Target.CUDA else "cpu"
     module = chosen.python_source(device, _libraries(chosen, namespaces, target, dtypes))
     try:
-        out.mkdir(parents=True, exist_ok=True)
         if emit_only:
             emit(requests, out)
         else:

@@ -1,0 +1,61 @@
+"""What `explain` says about plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusegen import compiler
+from fusegen.cli.main import main
+from fusegen.compiler.explanation import Explanation
+
+CHAINS = Path(__file__).parents[2] / "examples" / "kernelbench"
+
+
+def explain(name: str, **sizes: int) -> Explanation:
+    source = compiler.read_source(str(CHAINS / f"{name}.fuse"))
+    return compiler.explain(source, arguments={}, sizes=sizes)
+
+
+@pytest.mark.parametrize("name", ["l2_62", "l2_88", "l2_94"])
+def test_group_norm_chains_are_one_kernel(name: str) -> None:
+    explanation = explain(name, batch=1024)
+    (kernel,) = explanation.kernels
+    assert explanation.library_calls == ()
+    # The input, the weight matrix and a few vectors in, the result out.
+    assert kernel.cost.writes == 1024 * 8192 * 4
+    assert kernel.cost.reads == pytest.approx((1024 + 8192) * 8192 * 4, rel=1e-3)
+    assert kernel.cost.product_flops == 2 * 1024 * 8192 * 8192
+
+
+def test_logsumexp_chain_never_stores_the_product() -> None:
+    kernels = explain("l2_64", batch=1024).kernels
+    assert [kernel.kind for kernel in kernels] == ["matrix product", "reduction"]
+    assert sum(kernel.cost.writes for kernel in kernels) < 1024 * 8192 * 4 / 16
+
+
+def test_convolution_is_left_to_the_library() -> None:
+    (call,) = explain("l2_21", batch=2, height=16, width=16).library_calls
+    assert "convolution" in call.op
+    assert call.why
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert set(content) == {"kernels", "library_calls"}
+    for kernel in content["kernels"]:
+        assert kernel["floor_us"] > 0
+        assert kernel["ops"] and kernel["why"]
+    assert [set(call) for call in content["library_calls"]] == [{"op", "why"}]
+
+
+def test_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(CHAINS / "l2_88.fuse"), "--size", "batch=1024"]) == 0
+    text = capsys.readouterr().out
+    (kernel,) = explain("l2_88", batch=1024).kernels
+    assert kernel.name in text
+    assert "302 MB" in text and "matrix product" in text
+    assert " ".join(kernel.why.split()) in " ".join(text.split())

@@ -1,0 +1,138 @@
+"""`fusegen compile`: a folder that is complete, needs no fusegen, or is not there at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fusegen
+from fusegen.cli.main import main
+
+MODEL = """\
+model Scale(width=4):
+    input x: [n, width]
+    weight = Parameter([width])
+    return relu(x * weight)
+"""
+USE = """
+import sys, torch, scale
+module = scale.Scale()
+x = torch.arange(8.0).view(2, 4) - 3
+assert torch.equal(module(x), torch.relu(x * module.weight))
+assert module.bfloat16()(x.bfloat16()).dtype is torch.bfloat16
+assert len(scale._LOADED) == 2 and "fusegen" not in sys.modules
+try:
+    module.half()(x.half())
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "scale.fuse"
+    path.write_text(MODEL)
+    return path
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_folder_runs_without_fusegen(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fusegen.compile(model, out, target="emulate", dtypes=("float32", "bfloat16"))
+    assert files_in(out) >= {"scale_float32.so", "scale_bfloat16.so", "scale.py", "plan.json"}
+    environment = {**os.environ, "PYTHONPATH": str(out)}
+    answer = subprocess.run(
+        [sys.executable, "-c", USE], cwd=out, env=environment, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == (
+        "scale_float16 was not built, only scale_float32, scale_bfloat16; build it with `fusegen "
+        "compile scale.fuse --target emulate --dtype float32 --dtype bfloat16 --dtype float16`\n"
+    )
+
+
+def test_emit_only_needs_no_toolchain(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("FUSEGEN_NVCC", "FUSEGEN_CXX"):
+        monkeypatch.setenv(name, "/nowhere/compiler")
+    out = tmp_path / "out"
+    assert main(["compile", str(model), "-o", str(out), "--emit-only", "-D", "width=5"]) == 0
+    assert files_in(out) == {
+        "build.ninja",
+        "build.sh",
+        "include",
+        "plan.json",
+        "scale.py",
+        "scale_float32.cu",
+        "scale_float32_binding.cpp",
+    }
+    assert "width=5" in (out / "scale_float32.cu").read_text()
+
+
+def test_plan(model: Path, tmp_path: Path) -> None:
+    fusegen.compile(model, tmp_path / "out", emit_only=True)
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    (kernel,) = plan["kernels"]
+    assert plan["library_calls"] == []
+    assert set(kernel) == {
+        "name", "kind", "ops", "reads_bytes", "writes_bytes", "flops", "floor_us", "why",
+    }  # fmt: skip
+    assert kernel["kind"] == "elementwise"
+    assert kernel["writes_bytes"] == 1024 * 4 * 4  # a symbolic size counts as 1024
+
+
+def test_plans_of_several_dtypes(model: Path, tmp_path: Path) -> None:
+    fusegen.compile(model, tmp_path / "out", dtypes=("float32", "float64"), emit_only=True)
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    written = {n: p["kernels"][0]["writes_bytes"] for n, p in plan["variants"].items()}
+    assert written == {"scale_float32": 1024 * 4 * 4, "scale_float64": 1024 * 4 * 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (MODEL.replace("relu", "relux"), [], "relux"),
+        (MODEL, ["-D", "with=3"], "width"),
+        (MODEL, ["--arch", "hopper"], "hopper"),
+        (MODEL, ["--target", "emulate", "--arch", "sm_80"], "no GPU architectures"),
+        ("", [], "is empty"),
+    ],
+)
+def test_an_error_leaves_nothing(
+    text: str,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = tmp_path / "scale.fuse"
+    model.write_text(text)
+    assert main(["compile", str(model), "-o", str(tmp_path / "out"), *options]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+    assert "Traceback" not in output.err
+    assert files_in(tmp_path) == {"scale.fuse"}
+
+
+def test_a_failed_build_leaves_nothing(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUSEGEN_CXX", "/nowhere/g++")
+    assert main(["compile", str(model), "-o", str(tmp_path / "out"), "--target", "emulate"]) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(model), "-o", str(model / "out"), "--emit-only"]) == 1
+    assert "cannot be written: Not a directory" in capsys.readouterr().err
