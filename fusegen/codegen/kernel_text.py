@@ -58,7 +58,7 @@ class KernelText:
             _comment(plan),
             scope.parameters,
             _host_parameters(scope),
-            _arguments(scope),
+            kernel_arguments(scope),
             " && ".join(packed) or "true",
             tuple((scope.buffer(b), b.dtype.itemsize) for b in buffers),
         )
@@ -83,7 +83,8 @@ def _host_parameters(scope: Scope) -> tuple[str, ...]:
     return (*parameters, "void* stream")
 
 
-def _arguments(scope: Scope) -> tuple[str, ...]:
+def kernel_arguments(scope: Scope) -> tuple[str, ...]:
+    """What the launcher passes on to the kernel of `scope`."""
     arguments = []
     for buffer in scope.loads:
         arguments.append(scope.buffer(buffer))

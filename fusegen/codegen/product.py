@@ -81,7 +81,8 @@ class ProductText:
 def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
-    scope = _scope(plan)
+    _, values, _ = _parts(epilogue)
+    scope = Scope.of((plan.left, plan.right, *values), plan.written, _integers(plan))
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
     element_lines: tuple[str, ...] = ()
@@ -107,20 +108,24 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.right_depth_contiguous,
         element_lines,
         row_epilogue,
-        tensor_product_text(plan, plan.tensor_cores, _scope(plan)) if plan.tensor_cores else None,
+        _tensor_form(plan, scope),
     )
 
 
-def _scope(plan: ProductPlan) -> Scope:
+def _tensor_form(plan: ProductPlan, host: Scope) -> TensorProductText | None:
+    if plan.tensor_cores is None:
+        return None
+    _, values, _ = _parts(plan.epilogue)
+    inner = Scope.of(values, plan.written, _integers(plan), is_packed=True)
+    return tensor_product_text(plan, plan.tensor_cores, inner, host)
+
+
+def _integers(plan: ProductPlan) -> tuple[Integer, ...]:
     axes = plan.axes
-    stores, values, integers = _parts(plan.epilogue)
+    stores, _, integers = _parts(plan.epilogue)
     axis_integers = (axes.batch, axes.row, axes.column, axes.depth)
     sizes = (axes.batches, axes.rows, axes.columns, axes.depths)
-    return Scope.of(
-        (plan.left, plan.right, *values),
-        plan.written,
-        (*axis_integers, *sizes, *stored_integers(stores), *integers),
-    )
+    return (*axis_integers, *sizes, *stored_integers(stores), *integers)
 
 
 def _parts(

@@ -37,9 +37,12 @@ class Scope:
         stores: tuple[Buffer, ...],
         integers: tuple[Integer, ...],
         host_integers: tuple[Integer, ...] = (),
+        *,
+        is_packed: bool = False,
     ) -> Scope:
         """The scope of a kernel that computes `values` into `stores`; `integers` are all further
-        expressions its text contains, `host_integers` those of the launcher's."""
+        expressions its text contains, `host_integers` those of the launcher's. One that
+        `is_packed` is launched for contiguous tensors only, and takes no strides."""
         names = Names()
         loads: dict[Buffer, None] = {}
         strided: dict[Buffer, None] = {}
@@ -48,7 +51,7 @@ class Scope:
             if isinstance(expression, (Load, PartialStates)):
                 loads[expression.buffer] = None
                 found.append(expression.offset)
-            if isinstance(expression, Load) and _has_strides(expression):
+            if isinstance(expression, Load) and _has_strides(expression) and not is_packed:
                 strided[expression.buffer] = None
                 found += expression.coordinates
             if isinstance(expression, Size):

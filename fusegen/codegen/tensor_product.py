@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.elementwise import mentions
+from fusegen.codegen.kernel_text import kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
@@ -66,6 +67,8 @@ class TensorProductText:
     accumulators themselves.
     """
 
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
     rows: int
     columns: int
     depth: int
@@ -80,19 +83,11 @@ class TensorProductText:
     ragged: bool
     extra_slots: tuple[str, ...]
 
-    @property
-    def needs_packed(self) -> bool:
-        """Whether the variable `packed` occurs in the text."""
-        lines: list[str] = []
-        if self.elements is not None:
-            lines += [*self.elements.before, *self.elements.body, *self.elements.after]
-        if self.program is not None:
-            lines += self.program.lines
-        return mentions(tuple(lines), "packed")
 
-
-def tensor_product_text(plan: ProductPlan, cores: TensorCores, scope: Scope) -> TensorProductText:
-    """Fill the skeleton from the plan; `scope` is a fresh one of the product's."""
+def tensor_product_text(
+    plan: ProductPlan, cores: TensorCores, scope: Scope, host: Scope
+) -> TensorProductText:
+    """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
     epilogue = plan.epilogue
     elements = program = None
     width = cores.columns
@@ -104,13 +99,15 @@ def tensor_product_text(plan: ProductPlan, cores: TensorCores, scope: Scope) -> 
         width = epilogue.width
         extra = tuple(compute_type(dtype) for dtype in epilogue.program.slots[1:])
     return TensorProductText(
+        scope.parameters,
+        kernel_arguments(scope),
         cores.rows,
         cores.columns,
         cores.depth,
         cores.stages,
         storage_type(cores.left.buffer.dtype),
-        _map(cores.left, scope, scope.text(plan.axes.rows), scope.text(plan.axes.batches)),
-        _map(cores.right, scope, scope.text(plan.axes.columns), scope.text(plan.axes.batches)),
+        _map(cores.left, host, host.text(plan.axes.rows), host.text(plan.axes.batches)),
+        _map(cores.right, host, host.text(plan.axes.columns), host.text(plan.axes.batches)),
         elements,
         program,
         width,
