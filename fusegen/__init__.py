@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import nn
+    from fusegen.runtime.generated_module import NnModuleClass
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compile", "load"]
@@ -19,7 +19,7 @@ def load(
     model: str | None = None,
     target: str = "cuda",
     check: bool = False,
-) -> type[nn.Module]:
+) -> NnModuleClass:
     """The `nn.Module` class of a `.fuse` file's model.
 
     The class takes the model's arguments as its constructor's, with the defaults in the file, and

@@ -33,6 +33,7 @@ from fusegen.passes import pipeline
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
+from fusegen.runtime.emulation import emulation
 from fusegen.runtime.loader import emulator_runtime
 from tests.ops.examples import torch_dtype
 from tests.reference import evaluate
@@ -95,22 +96,22 @@ class Kernels:
             shape = [size.evaluate(sizes) for size in buffer.shape]
             memory[buffer.name] = poison(torch.empty(shape, dtype=torch_dtype(buffer.dtype)))
         runtime = emulator_runtime()
-        runtime.configure(seed, check)
-        runtime.forget_all()
-        for name, tensor in memory.items():
-            given = any(buffer.name == name for buffer in self.plan.arguments)
-            _expose(runtime, tensor, initialised=given)
-        for step in self.plan.steps:
-            if isinstance(step, LibraryPlan):
-                self._call_library(step, memory, runtime, sizes)
-            else:
-                self._launch(step.name, memory, sizes)
-        if check:
-            called = {s.result.name for s in self.plan.steps if isinstance(s, LibraryPlan)}
-            for buffer in self.plan.results:
-                if buffer.name in called:
-                    continue  # PyTorch wrote it
-                _require_written(runtime, buffer.name, memory[buffer.name])
+        with emulation(seed, check):
+            runtime.forget_all()
+            for name, tensor in memory.items():
+                given = any(buffer.name == name for buffer in self.plan.arguments)
+                _expose(runtime, tensor, initialised=given)
+            for step in self.plan.steps:
+                if isinstance(step, LibraryPlan):
+                    self._call_library(step, memory, runtime, sizes)
+                else:
+                    self._launch(step.name, memory, sizes)
+            if check:
+                called = {s.result.name for s in self.plan.steps if isinstance(s, LibraryPlan)}
+                for buffer in self.plan.results:
+                    if buffer.name in called:
+                        continue  # PyTorch wrote it
+                    _require_written(runtime, buffer.name, memory[buffer.name])
         return [memory[buffer.name] for buffer in self.plan.results]
 
     def _sizes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:

@@ -13,14 +13,12 @@ from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.request import BuildRequest, Target
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from fusegen.runtime.generated_module import Blueprint
+    from fusegen.runtime.generated_module import Blueprint, NnModuleClass
 
 
 def load_model(
     source: Source, *, model: str | None = None, target: Target = Target.CUDA, check: bool = False
-) -> type[nn.Module]:
+) -> NnModuleClass:
     """The class of a source's model; `check` builds emulated kernels for the checker.
 
     Its arguments are checked when it is called. Raises SourceError for what is wrong whatever

@@ -31,6 +31,9 @@ class Blueprint:
     request: Callable[[str], BuildRequest]
 
 
+# For annotations where torch must not be imported.
+NnModuleClass = type[nn.Module]
+
 ModelArgument = bool | int | float | str
 Draw = Callable[[Mapping[str, ModelArgument]], Blueprint]
 
