@@ -52,16 +52,27 @@ def build_kernel(path: Path, name: str, fault: str | None, check: bool) -> Path:
     return path
 
 
-def fault_place(name: str, fault: str) -> str:
-    """The place, as reports show it, of the line that is marked as the fault's.
+def fault_places(name: str, fault: str) -> list[str]:
+    """The places, as reports show them, of the lines that are marked as the fault's.
 
-    The mark stands at the end of the line, or before it on lines of its own.
+    A mark stands at the end of the line, or before it on lines of its own.
     """
     lines = (KERNELS / f"{name}.cu").read_text(encoding="utf-8").splitlines()
-    (number,) = [i for i, line in enumerate(lines, 1) if line.endswith(f"// found: {fault}")]
+    numbers = [i for i, line in enumerate(lines, 1) if line.endswith(f"// found: {fault}")]
+    assert numbers, f"{name}.cu has no line marked {fault}"
+    return [f"{name}.cu:{_line_after_marks(lines, number)}" for number in numbers]
+
+
+def _line_after_marks(lines: list[str], number: int) -> int:
     while lines[number - 1].strip().startswith("//"):
         number += 1
-    return f"{name}.cu:{number}"
+    return number
+
+
+def fault_place(name: str, fault: str) -> str:
+    """The place of the one line that is marked as the fault's."""
+    (place,) = fault_places(name, fault)
+    return place
 
 
 class Kernel:

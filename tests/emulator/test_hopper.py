@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_place
+from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_places
 
 SEEDS = range(10)
 SIZES = (200, 264, 136)  # no multiple of a tile's sides
@@ -45,12 +45,42 @@ def multiply(
 
 @pytest.mark.parametrize("entry", ["run", "run_wide"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_product(
-    runtime: EmulatorRuntime, load_kernel: LoadKernel, entry: str, seed: int
-) -> None:
+def test_product(runtime: EmulatorRuntime, load_kernel: LoadKernel, entry: str, seed: int) -> None:
     runtime.configure(seed, check=True)
     kernel = load_kernel("hopper_product", check=True)
     report, c, exact = multiply(runtime, kernel, entry=entry)
     assert report is None
     np.testing.assert_array_equal(c, exact)
     assert runtime.first_unwritten(c.ctypes.data, c.nbytes) is None
+
+
+# Fault and a pattern that the report must match.
+FAULTS = [
+    ("MISSING_MBARRIER_FENCE", "has not called mbarrier_fence_init"),
+    ("MISSING_FULL_WAIT", "race: |uninitialised: "),
+    ("MISSING_EMPTY_WAIT", "race: writes|already has its 1 arrivals"),
+    ("OVERWRITTEN_EARLY", "race: writes at .* what a matrix product"),
+    ("MISSING_EMPTY_ARRIVE", "deadlock: .* lacks 2 of 2 arrivals"),
+    ("WRONG_PARITY", "deadlock: .* lacks 2 of 2 arrivals"),
+    ("TOO_MANY_BYTES", "for which 16 bytes more were announced than came"),
+    ("TOO_FEW_BYTES", "for which 16 bytes more came than were announced"),
+    ("ARRIVES_TWICE", "already has its 1 arrivals|phase was complete before"),
+    ("MISALIGNED_OPERAND", "operand B: an operand must begin in the first row"),
+    ("MISSING_WGMMA_FENCE", "a wgmma_fence is missing"),
+    ("MISSING_WGMMA_WAIT", "race: writes at .* what a matrix product"),
+    ("MISSING_BARRIER_AFTER_INIT", "the barrier has not been initialised|race: |uninitialised: "),
+]
+
+
+@pytest.mark.parametrize(("fault", "says"), FAULTS)
+def test_checker_finds_fault_under_every_seed(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
+) -> None:
+    kernel = load_kernel("hopper_product", fault, check=True)
+    for seed in SEEDS:
+        runtime.forget_all()
+        runtime.configure(seed, check=True)
+        report, _, _ = multiply(runtime, kernel, sizes=(130, 136, 392))
+        assert report is not None
+        assert re.search(says, report), report
+        assert any(place in report for place in fault_places("hopper_product", fault)), report

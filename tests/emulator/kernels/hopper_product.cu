@@ -79,6 +79,7 @@ __global__ void __launch_bounds__(block_threads, 1)
                     mbarrier_wait(&shared->empty[place.stage], place.parity);
 #else
                     // found: MISSING_EMPTY_ARRIVE
+                    // found: MISSING_BARRIER_AFTER_INIT
                     mbarrier_wait(&shared->empty[place.stage], place.parity ^ 1);
 #endif
 #endif
@@ -88,14 +89,15 @@ __global__ void __launch_bounds__(block_threads, 1)
 #elif defined(TOO_FEW_BYTES)
                     mbarrier_arrive_expect(full, bytes - 16);
 #else
+                    // found: MISSING_EMPTY_WAIT
+                    // found: MISSING_BARRIER_AFTER_INIT
                     mbarrier_arrive_expect(full, bytes);
 #endif
                     // found: MISSING_MBARRIER_FENCE
                     // found: OVERWRITTEN_EARLY
                     // found: MISSING_EMPTY_WAIT
-                    // found: MISSING_FULL_WAIT
+                    // found: MISSING_WGMMA_WAIT
                     tma_load_2d(shared->a[place.stage], map_a, full, step * tile_k, row * tile_m);
-                    // found: TOO_FEW_BYTES
                     tma_load_2d(shared->b[place.stage], map_b, full, step * tile_k,
                                 column * tile_n);
 #ifdef ARRIVES_TWICE
@@ -112,7 +114,9 @@ __global__ void __launch_bounds__(block_threads, 1)
             float sums[tile_n / 2];
             for (int step = 0; step < steps; ++step, place.advance()) {
 #ifndef MISSING_FULL_WAIT
+                // found: MISSING_BARRIER_AFTER_INIT
                 // found: TOO_MANY_BYTES
+                // found: TOO_FEW_BYTES
                 mbarrier_wait(&shared->full[place.stage], place.parity);
 #endif
                 const bfloat16* a = shared->a[place.stage] + (warpgroup - 1) * wgmma_m * tile_k;
@@ -125,6 +129,7 @@ __global__ void __launch_bounds__(block_threads, 1)
 #endif
 #pragma unroll
                 for (int inner = 0; inner < tile_k; inner += wgmma_k<bfloat16>) {
+                    // found: MISSING_FULL_WAIT
                     // found: MISSING_WGMMA_FENCE
                     // found: MISALIGNED_OPERAND
                     wgmma<bfloat16, tile_n>(sums, wgmma_descriptor(a + inner),
@@ -151,7 +156,6 @@ __global__ void __launch_bounds__(block_threads, 1)
                 const int to_row = first_row + wgmma_row(thread, i);
                 const int to_column = column * tile_n + wgmma_column(thread, i);
                 if (to_row < m && to_column < n) {
-                    // found: MISSING_WGMMA_WAIT
                     store_vector(c + static_cast<std::int64_t>(to_row) * n + to_column,
                                  Vector<float, 2>{{sums[i], sums[i + 1]}});
                 }
