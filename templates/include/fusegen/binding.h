@@ -179,7 +179,7 @@ public:
         return nullptr;
 #else
         void* stream = nullptr;
-        STABLE_TORCH_ERROR_CODE_CHECK(current_stream(first_.get_device_index(), &stream));
+        TORCH_ERROR_CODE_CHECK(current_stream(first_.get_device_index(), &stream));
         return stream;
 #endif
     }
@@ -211,7 +211,7 @@ public:
     Tensor library(const char* name, const Arguments&... arguments) {
         std::array<StableIValue, sizeof...(Arguments)> stack{
             torch::stable::detail::from(arguments)...};
-        STABLE_TORCH_ERROR_CODE_CHECK(
+        TORCH_ERROR_CODE_CHECK(
             torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION));
         const Tensor made =
             torch::stable::contiguous(torch::stable::detail::to<Tensor>(stack[0]));
