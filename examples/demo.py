@@ -48,9 +48,8 @@ def main() -> None:
     loss.backward()
     print("\nThe module of the folder, used as any other:")
     print(module)
-    print(
-        f"loss {loss.item():.4f}, its gradient by gemm.weight {tuple(module.gemm.weight.grad.shape)}"
-    )
+    shape = tuple(module.gemm.weight.grad.shape)
+    print(f"loss {loss.item():.4f}; gemm.weight has a gradient of shape {shape}")
 
 
 def load_folder() -> torch.nn.Module:
