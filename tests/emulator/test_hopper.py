@@ -43,7 +43,7 @@ def multiply(
     return report, c, (a @ b.T).astype(np.float32)
 
 
-@pytest.mark.parametrize("entry", ["run", "run_wide"])
+@pytest.mark.parametrize("entry", ["run", "run_wide", "run_cluster"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_product(runtime: EmulatorRuntime, load_kernel: LoadKernel, entry: str, seed: int) -> None:
     runtime.configure(seed, check=True)

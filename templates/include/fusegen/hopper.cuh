@@ -2,6 +2,7 @@
 // PTX instruction each, and an emulated twin.
 #pragma once
 
+#include "cluster.cuh"
 #include "mbarrier.cuh"
 #include "tensor_map.cuh"
 #include "tma.cuh"

@@ -1,6 +1,7 @@
 // c = a @ b.T in float32, of bfloat16 matrices a (m x k) and b (n x k). A warp of the first
 // warpgroup brings tiles by bulk copies into a ring of stages; two warpgroups multiply them. Blocks
-// stay and take one tile of c after the other.
+// stay and take one tile of c after the other. In clusters, blocks take tiles of the same columns,
+// and each brings its share of the tile of b for all.
 #include <fusegen/hopper.cuh>
 
 using namespace fusegen;
@@ -44,31 +45,65 @@ struct TileOrder {
     }
 };
 
-template <int tile_n>
+template <int cluster>
+__device__ __forceinline__ void sync() {
+    if constexpr (cluster > 1) {
+        cluster_sync();
+    } else {
+        __syncthreads();
+    }
+}
+
+template <int cluster>
+__device__ __forceinline__ void load_share(bfloat16* tile, const TensorMap& map,
+                                           std::uint64_t* barrier, int x, int y) {
+    if constexpr (cluster > 1) {
+        tma_load_2d_multicast(tile, map, barrier, x, y, (1 << cluster) - 1);
+    } else {
+        tma_load_2d(tile, map, barrier, x, y);
+    }
+}
+
+// A warpgroup's arrival at the barrier of every block of the cluster.
+template <int cluster>
+__device__ __forceinline__ void arrive(std::uint64_t* barrier, int thread) {
+    if constexpr (cluster > 1) {
+        if (thread < cluster) {
+            mbarrier_arrive_remote(barrier, thread);
+        }
+    } else if (thread == 0) {
+        mbarrier_arrive(barrier);
+    }
+}
+
+template <int tile_n, int cluster>
 __global__ void __launch_bounds__(block_threads, 1)
     product(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             float* c, int m, int n, int k) {
     FUSEGEN_TILE_SHARED(Shared<tile_n>, shared);
     const int warpgroup = threadIdx.x / warpgroup_threads, thread = threadIdx.x % warpgroup_threads;
-    const TileOrder order{(m + tile_m - 1) / tile_m, (n + tile_n - 1) / tile_n};
+    constexpr int cluster_m = cluster * tile_m, share_n = tile_n / cluster;
+    const int rank = cluster > 1 ? cluster_rank() : 0;
+    const int first_tile = blockIdx.x / cluster, tile_step = gridDim.x / cluster;
+    const TileOrder order{(m + cluster_m - 1) / cluster_m, (n + tile_n - 1) / tile_n};
     const int tiles = order.rows * order.columns, steps = (k + tile_k - 1) / tile_k;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < stages; ++stage) {
             mbarrier_init(&shared->full[stage], 1);
-            mbarrier_init(&shared->empty[stage], consumers);
+            mbarrier_init(&shared->empty[stage], consumers * cluster);
         }
 #ifndef MISSING_MBARRIER_FENCE
         mbarrier_fence_init();
 #endif
     }
 #ifndef MISSING_BARRIER_AFTER_INIT
-    __syncthreads();
+    sync<cluster>();
 #endif
     Place place;
     if (warpgroup == 0) {
         decrease_registers<40>();
         if (thread == 0) {
-            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            for (int tile = first_tile; tile < tiles; tile += tile_step) {
                 int row, column;
                 order.find(tile, row, column);
                 for (int step = 0; step < steps; ++step, place.advance()) {
@@ -97,9 +132,10 @@ __global__ void __launch_bounds__(block_threads, 1)
                     // found: OVERWRITTEN_EARLY
                     // found: MISSING_EMPTY_WAIT
                     // found: MISSING_WGMMA_WAIT
-                    tma_load_2d(shared->a[place.stage], map_a, full, step * tile_k, row * tile_m);
-                    tma_load_2d(shared->b[place.stage], map_b, full, step * tile_k,
-                                column * tile_n);
+                    tma_load_2d(shared->a[place.stage], map_a, full, step * tile_k,
+                                row * cluster_m + rank * tile_m);
+                    load_share<cluster>(shared->b[place.stage] + rank * share_n * tile_k, map_b,
+                                        full, step * tile_k, column * tile_n + rank * share_n);
 #ifdef ARRIVES_TWICE
                     mbarrier_arrive(full);  // found: ARRIVES_TWICE
 #endif
@@ -108,7 +144,7 @@ __global__ void __launch_bounds__(block_threads, 1)
         }
     } else {
         increase_registers<232>();
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        for (int tile = first_tile; tile < tiles; tile += tile_step) {
             int row, column;
             order.find(tile, row, column);
             float sums[tile_n / 2];
@@ -137,20 +173,17 @@ __global__ void __launch_bounds__(block_threads, 1)
                 }
                 wgmma_commit();
 #ifdef OVERWRITTEN_EARLY
-                if (thread == 0) {
-                    mbarrier_arrive(&shared->empty[place.stage]);
-                }
+                arrive<cluster>(&shared->empty[place.stage], thread);
 #endif
 #ifndef MISSING_WGMMA_WAIT
                 wgmma_wait<0>(sums);
 #endif
 #if !defined(OVERWRITTEN_EARLY) && !defined(MISSING_EMPTY_ARRIVE)
-                if (thread == 0) {
-                    mbarrier_arrive(&shared->empty[place.stage]);
-                }
+                arrive<cluster>(&shared->empty[place.stage], thread);
 #endif
             }
-            const int first_row = row * tile_m + (warpgroup - 1) * wgmma_m;
+            const int first_row =
+                row * cluster_m + rank * tile_m + (warpgroup - 1) * wgmma_m;
 #pragma unroll
             for (int i = 0; i < tile_n / 2; i += 2) {
                 const int to_row = first_row + wgmma_row(thread, i);
@@ -162,14 +195,19 @@ __global__ void __launch_bounds__(block_threads, 1)
             }
         }
     }
+    if constexpr (cluster > 1) {
+#ifndef MISSING_LAST_CLUSTER_SYNC
+        cluster_sync();
+#endif
+    }
 }
 
-template <int tile_n>
+template <int tile_n, int cluster>
 int launch_product(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k, int blocks,
                    void* stream) {
     TensorMap map_a, map_b;
     const TensorTiles<2> tiles_a{a, {k, m}, {k}, {tile_k, tile_m}, Swizzle::bytes_128};
-    const TensorTiles<2> tiles_b{b, {k, n}, {k}, {tile_k, tile_n}, Swizzle::bytes_128};
+    const TensorTiles<2> tiles_b{b, {k, n}, {k}, {tile_k, tile_n / cluster}, Swizzle::bytes_128};
     TensorMapError error = encode_tensor_map<bfloat16>(&map_a, tiles_a);
     if (error == TensorMapError::none) {
         error = encode_tensor_map<bfloat16>(&map_b, tiles_b);
@@ -177,18 +215,24 @@ int launch_product(const bfloat16* a, const bfloat16* b, float* c, int m, int n,
     if (error != TensorMapError::none) {
         return -static_cast<int>(error);
     }
-    FUSEGEN_LAUNCH(product<tile_n>, dim3(blocks), dim3(block_threads), sizeof(Shared<tile_n>),
-                   stream, map_a, map_b, c, m, n, k);
+    const dim3 grid(blocks / cluster * cluster);
+    FUSEGEN_LAUNCH_CLUSTERS((product<tile_n, cluster>), grid, dim3(block_threads), cluster,
+                            sizeof(Shared<tile_n>), stream, map_a, map_b, c, m, n, k);
     return FUSEGEN_LAST_ERROR();
 }
 
 // `blocks` at most; n even.
 FUSEGEN_EXPORT int run(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k,
                        int blocks, void* stream) {
-    return launch_product<128>(a, b, c, m, n, k, blocks, stream);
+    return launch_product<128, 1>(a, b, c, m, n, k, blocks, stream);
 }
 
 FUSEGEN_EXPORT int run_wide(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k,
                             int blocks, void* stream) {
-    return launch_product<256>(a, b, c, m, n, k, blocks, stream);
+    return launch_product<256, 1>(a, b, c, m, n, k, blocks, stream);
+}
+
+FUSEGEN_EXPORT int run_cluster(const bfloat16* a, const bfloat16* b, float* c, int m, int n, int k,
+                               int blocks, void* stream) {
+    return launch_product<256, 2>(a, b, c, m, n, k, blocks, stream);
 }

@@ -1,0 +1,96 @@
+// Clusters of thread blocks, which run at the same time and reach each other's shared memory (PTX
+// ISA, "Cluster of Cooperative Thread Arrays"). Compute capability 9.0. Clusters lie along the
+// grid's x.
+#pragma once
+
+#include "tma.cuh"
+
+#ifdef FUSEGEN_EMULATE
+
+#include <fusegen_emulator/cluster.h>
+
+// FUSEGEN_LAUNCH with clusters of `cluster_blocks` blocks, 1 to 8, which must divide the grid's x.
+#define FUSEGEN_LAUNCH_CLUSTERS(kernel, grid, block, cluster_blocks, shared_bytes, stream, ...) \
+    ::fusegen_emulator::launch_clusters(kernel, #kernel, grid, block, cluster_blocks,           \
+                                        shared_bytes, stream __VA_OPT__(, ) __VA_ARGS__)
+
+#else
+
+#define FUSEGEN_LAUNCH_CLUSTERS(kernel, grid, block, cluster_blocks, shared_bytes, stream, ...) \
+    ::fusegen::launch_clusters(kernel, grid, block, cluster_blocks, shared_bytes,               \
+                               stream __VA_OPT__(, ) __VA_ARGS__)
+
+namespace fusegen {
+
+template <class... Parameters, class... Arguments>
+void launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 block, unsigned cluster_blocks,
+                     std::size_t shared_bytes, void* stream, const Arguments&... arguments) {
+    if (shared_bytes > default_shared_limit &&
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)) != cudaSuccess) {
+        return;
+    }
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {cluster_blocks, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+// The block's number in its cluster: %cluster_ctarank.
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// Waits for every thread of the cluster, which then see what each other did: barrier.cluster. A
+// block must not end while another of its cluster may still reach into its shared memory.
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile(
+        "barrier.cluster.arrive.release;\n"
+        "barrier.cluster.wait.acquire;" ::
+            : "memory");
+}
+
+// The same shared variable of block `rank` of the cluster, for ordinary accesses: mapa.
+template <class T>
+__device__ __forceinline__ T* cluster_shared(T* shared, unsigned rank) {
+    T* remote;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(remote) : "l"(shared), "r"(rank));
+    return remote;
+}
+
+// Counts one arrival at the same barrier of block `rank` of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_remote(std::uint64_t* barrier, unsigned rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(rank)
+        : "memory");
+}
+
+// tma_load_2d to the same place of every block in `mask` (bit r is block r); the bytes count
+// towards each one's own barrier: cp.async.bulk.tensor with multicast::cluster.
+__device__ __forceinline__ void tma_load_2d_multicast(void* shared, const TensorMap& map,
+                                                      std::uint64_t* barrier, int x, int y,
+                                                      std::uint16_t mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"(mask)
+        : "memory");
+}
+
+}  // namespace fusegen
+
+#endif
