@@ -62,18 +62,20 @@ class Statements:
         return lines
 
     def _write(self, expression: Expression) -> None:
-        if isinstance(expression, (Literal, Size)):
-            self.known[expression] = self._inline(expression, self.load)
+        if isinstance(expression, Select) and not self._is_plain(expression):
+            self._write_branches(expression)
             return
-        text = self._inline(expression, self.load)
+        text = self._text(expression)
+        if isinstance(expression, (Literal, Size)):
+            self.known[expression] = text
+            return
         suffix = "_value" if isinstance(expression, Load) else ""
         variable = self.names.fresh(f"{expression.name}{suffix}")
         self.lines.append(f"const {compute_type(expression.dtype)} {variable} = {text};")
         self.known[expression] = variable
 
-    def _inline(self, expression: Expression, load: LoadText) -> str:
-        """The expression as one C++ expression over what is known; the arguments of a selection,
-        which only the chosen side may evaluate, are written out in full."""
+    def _text(self, expression: Expression) -> str:
+        """The expression as C++ over what is known."""
         if expression in self.known:
             return self.known[expression]
         if isinstance(expression, Literal):
@@ -82,21 +84,59 @@ class Statements:
             size = integer(expression.size, self.symbols)
             return f"static_cast<{compute_type(expression.dtype)}>({size})"
         if isinstance(expression, Load):
-            text = load(expression)
-            if expression.dtype.compute is expression.dtype:
-                return text
-            return f"convert<{compute_type(expression.dtype)}>({text})"
+            return self._loaded(expression, self.load)
         if isinstance(expression, Select):
-            condition = (
-                f"{factor(expression.coordinate, self.symbols)} < "
-                f"{factor(expression.bound, self.symbols)}"
-            )
-            below, otherwise = (self._inline(a, self.guarded_load) for a in expression.arguments)
-            return f"{condition} ? ({below}) : ({otherwise})"
+            *conditions, (_, last) = self._branches(expression)
+            texts = [f"{condition} ? {self._side(side)} : " for condition, side in conditions]
+            return "".join(texts) + self._side(last)
         assert isinstance(expression, Compute), f"{expression.name} is not available here"
-        return self._compute(expression, load)
+        return self._compute(expression)
 
-    def _compute(self, expression: Compute, load: LoadText) -> str:
+    def _loaded(self, expression: Load, load: LoadText) -> str:
+        text = load(expression)
+        is_stored_so = expression.dtype.compute is expression.dtype
+        return text if is_stored_so else f"convert<{compute_type(expression.dtype)}>({text})"
+
+    def _branches(self, select: Select) -> list[tuple[str, Expression]]:
+        """The conditions and sides of a selection and those behind it; the last has none."""
+        found: list[tuple[str, Expression]] = []
+        expression: Expression = select
+        while isinstance(expression, Select) and expression not in self.known:
+            coordinate, bound = expression.coordinate, expression.bound
+            condition = f"{factor(coordinate, self.symbols)} < {factor(bound, self.symbols)}"
+            found.append((condition, expression.below))
+            expression = expression.otherwise
+        return [*found, ("", expression)]
+
+    def _is_plain(self, select: Select) -> bool:
+        """Whether every side is at most a load, so that a conditional expression will do."""
+        return all(
+            side in self.known or isinstance(side, (Literal, Size, Load))
+            for _, side in self._branches(select)
+        )
+
+    def _side(self, side: Expression) -> str:
+        if isinstance(side, Load) and side not in self.known:
+            text = self._loaded(side, self.guarded_load)
+            return f"({text})" if "?" in text else text
+        return self._text(side)
+
+    def _write_branches(self, select: Select) -> None:
+        """Only the chosen side may be evaluated: each is a block of its own."""
+        variable = self.names.fresh(select.name)
+        self.lines.append(f"{compute_type(select.dtype)} {variable};")
+        for position, (condition, side) in enumerate(self._branches(select)):
+            opening = f"if ({condition}) {{" if condition else "{"
+            self.lines.append(f"}} else {opening}" if position else opening)
+            inner = Statements(
+                self.names, self.symbols, self.guarded_load, self.guarded_load, {**self.known}
+            )
+            value = inner.value(side)
+            self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]
+        self.lines.append("}")
+        self.known[select] = variable
+
+    def _compute(self, expression: Compute) -> str:
         operation = expression.operation
         groups = by_parameter(operation.parameters, expression.operands, expression.attributes)
         common = _common_dtype(expression)
@@ -104,16 +144,15 @@ class Statements:
         for name, operands in groups.items():
             if operands:
                 (operand,) = operands
-                texts[name] = self._operand(operand, common, load)
+                texts[name] = self._operand(operand, common)
         for parameter in operation.parameters:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
                 texts[parameter.name] = _attribute(value, parameter.kind, common)
         return operation.cuda.format(**texts)
 
-    def _operand(self, operand: Expression, common: DType, load: LoadText) -> str:
-        text = self._inline(operand, load)
-        text = text if operand in self.known else f"({text})"
+    def _operand(self, operand: Expression, common: DType) -> str:
+        text = self.known[operand]
         plain = operand.dtype is DType.BOOL or operand.dtype.compute is common.compute
         return text if plain else f"convert<{compute_type(common)}>({text})"
 

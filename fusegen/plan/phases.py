@@ -15,6 +15,7 @@ from fusegen.plan.expressions import (
     Load,
     PartialStates,
     Reduced,
+    Select,
     Size,
     walk,
 )
@@ -119,12 +120,20 @@ class _Keeping:
         wanted: dict[Expression, None],
         number: int,
     ) -> list[Expression]:
-        """Walk what a phase needs; expressions worth keeping are `wanted` and not walked below."""
-        computed: dict[Expression, None] = {}
-        stack = list(reversed(roots))
-        while stack:
+        """Walk what a phase needs; expressions worth keeping are `wanted` and not walked below.
+
+        Returns what the phase computes for every column, so that it may be kept: not what only one
+        side of a selection needs, which may lie outside its tensor where the other is chosen.
+        """
+        visited: dict[Expression, None] = {}
+        certain: list[Expression] = []
+        stack, selected = list(reversed(roots)), list[Expression]()
+        is_certain = True
+        while stack or selected:
+            if not stack:
+                stack, selected, is_certain = selected, [], False
             expression = stack.pop()
-            if expression in computed or expression in wanted:
+            if expression in visited or expression in wanted:
                 continue
             if not self.levels.varies[expression]:
                 continue
@@ -132,9 +141,12 @@ class _Keeping:
             if seen and not self._cheap(expression, kept):
                 wanted[expression] = kept[expression] = None
                 continue
-            computed[expression] = None
-            stack.extend(reversed(expression.arguments))
-        return list(computed)
+            visited[expression] = None
+            if is_certain:
+                certain.append(expression)
+            below = selected if isinstance(expression, Select) else stack
+            below.extend(reversed(expression.arguments))
+        return certain
 
     def _cheap(self, expression: Expression, kept: dict[Expression, None]) -> bool:
         if isinstance(expression, (Literal, Size, PartialStates)):
