@@ -1,7 +1,8 @@
 """How far kernels may be from the exact result: measured by PyTorch's own error.
 
 The measure is the worst error of an element relative to the exact result (computed in float64), or
-to the smallest normal number of the dtype where the exact result is smaller. A kernel may have
+to the smallest normal number of the dtype where the exact result is smaller. Chains whose
+intermediate values cancel are measured relative to the greatest element instead. A kernel may have
 twice the worst error that PyTorch's eager mode has on the same inputs in the same dtype, because
 either is within its error of the exact result by luck of rounding, and one rounding unit of the
 dtype more, because eager's own error may be 0.
@@ -38,13 +39,15 @@ def measure(
     actual: torch.Tensor,
     eager: torch.Tensor,
     exact: torch.Tensor,
-    single: torch.Tensor | None = None,
+    single: torch.Tensor,
+    *,
+    by_element: bool = True,
 ) -> Measured:
     """The errors of a result, once its type, shape, NaNs and infinities are as they should be.
 
     `exact` is the result in float64, and `single` that of eager mode in float32, which a float64
     result needs. NaNs and infinities must stand where eager mode has them, or where the exact
-    result has them.
+    result has them. `by_element` tells which of the two measures is taken.
     """
     assert actual.dtype is eager.dtype and actual.shape == eager.shape
     if not actual.dtype.is_floating_point:
@@ -55,17 +58,20 @@ def measure(
     same = _same_class(actual, eager) | _same_class(actual, rounded)
     assert same.all(), f"{actual[~same]}, eager {eager[~same]}, exact {rounded[~same]}"
     regular = actual.isfinite() & eager.isfinite() & rounded.isfinite()
-    scale = exact.abs().clamp(min=torch.finfo(actual.dtype).tiny)
-    kernel = ((actual.double() - exact).abs() / scale)[regular & (actual != eager)]
-    if actual.dtype is torch.float64 and single is not None:
-        scale = exact.abs().clamp(min=torch.finfo(torch.float32).tiny)
-        peer = (single.double() - exact).abs() / scale
-        regular &= peer < 0.01  # where float32 has lost all digits, it says nothing
-        kernel = ((actual - exact).abs() / scale)[regular & (actual != eager)]
-        per_unit = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-        return Measured(actual.dtype, _worst(kernel), _worst(peer[regular]) * per_unit)
-    peer = ((eager.double() - exact).abs() / scale)[regular]
-    return Measured(actual.dtype, _worst(kernel), _worst(peer))
+    if not regular.any():
+        return Measured(actual.dtype, 0.0, 0.0)
+    is_double = actual.dtype is torch.float64
+    least = torch.finfo(torch.float32 if is_double else actual.dtype).tiny
+    scale = exact.abs() if by_element else exact[regular].abs().max().expand_as(exact)
+    scale = scale.clamp(min=least)
+    kernel = torch.where(actual == eager, 0, (actual.double() - exact).abs() / scale)
+    if not is_double:
+        peer = (eager.double() - exact).abs() / scale
+        return Measured(actual.dtype, _worst(kernel[regular]), _worst(peer[regular]))
+    peer = (single.double() - exact).abs() / scale
+    regular &= peer < 0.01  # where float32 has lost all digits, it says nothing
+    per_unit = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+    return Measured(actual.dtype, _worst(kernel[regular]), _worst(peer[regular]) * per_unit)
 
 
 def _same_class(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,110 @@
+"""What the planner claims of neighbouring accesses, against the positions themselves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusegen.ir.integers import ONE, Integer
+from fusegen.plan.access import Access, access
+from tests.plan.numeric import evaluate
+
+N, M = Integer.symbol("n"), Integer.symbol("m")
+EXTENT = Integer.of(48) * N
+STEP = Integer.symbol("step", EXTENT)
+ROW = Integer.symbol("row", 3)
+
+numbers = st.sampled_from([1, 2, 3, 4, 8, 12, 16]).map(Integer.of)
+sizes = st.one_of(numbers, st.sampled_from([N, M, N * 4, M * 8, N * M]))
+
+
+@st.composite
+def positions(draw: st.DrawFn) -> Integer:
+    """An index expression over the loop variable, another coordinate, and sizes."""
+    found = draw(st.sampled_from([STEP, STEP, STEP + ROW, ROW, ROW * 48 * N + STEP]))
+    for _ in range(draw(st.integers(0, 3))):
+        operation = draw(st.sampled_from(["+", "*", "//", "%", "row"]))
+        by = draw(sizes)
+        if operation == "+":
+            found = found + by
+        elif operation == "*":
+            found = found * by
+        elif operation == "//":
+            found = found // by
+        elif operation == "%":
+            found = found % by
+        else:
+            found = found + ROW * by
+    return found + draw(st.sampled_from([Integer.of(0), STEP % 8, STEP // 8 * 8, ROW * M]))
+
+
+def claims_hold(
+    kind: Access, position: Integer, vector: int, sizes: Mapping[str, int], steps: int
+) -> None:
+    """Check the claim for every aligned run of `vector` steps."""
+    for first, row in itertools.product(range(0, steps, vector), range(3)):
+        at = {**sizes, "row": row}
+        run = [evaluate(position, {**at, "step": first + i}) for i in range(vector)]
+        if kind is Access.UNIFORM:
+            assert run == [run[0]] * vector
+        if kind is Access.CONTIGUOUS:
+            assert run == [run[0] + i for i in range(vector)]
+            assert run[0] % vector == 0, "a wide access must be aligned"
+
+
+@settings(max_examples=3000)
+@given(
+    position=positions(),
+    vector=st.sampled_from([1, 2, 4, 8]),
+    n=st.integers(1, 3),
+    m=st.integers(1, 5),
+)
+def test_claims_hold_everywhere(position: Integer, vector: int, n: int, m: int) -> None:
+    kind = access(position, STEP, vector)
+    claims_hold(kind, position, vector, {"n": n, "m": m}, min(48 * n, 96))
+
+
+@settings(max_examples=2000)
+@given(position=positions(), vector=st.sampled_from([2, 4, 8]), factor=st.integers(1, 3))
+def test_claims_hold_where_a_size_is_a_multiple_of_the_vector(
+    position: Integer, vector: int, factor: int
+) -> None:
+    """`multiple` is the number of columns: the launcher checks that vectors divide it."""
+    kind = access(position, STEP, vector, M)
+    claims_hold(kind, position, vector, {"n": 2, "m": vector * factor}, 96)
+
+
+@settings(max_examples=1000)
+@given(position=positions(), vector=st.sampled_from([2, 4]), factor=st.integers(1, 3))
+def test_claims_hold_where_a_product_is_a_multiple_of_the_vector(
+    position: Integer, vector: int, factor: int
+) -> None:
+    kind = access(position, STEP, vector, M * N)
+    for n, m in ((vector, factor), (factor, vector)):
+        claims_hold(kind, position, vector, {"n": n, "m": m}, min(48 * n, 96))
+
+
+@pytest.mark.parametrize(
+    ("position", "multiple", "expected"),
+    [
+        pytest.param(STEP, ONE, Access.CONTIGUOUS, id="itself"),
+        pytest.param(STEP + 4, ONE, Access.CONTIGUOUS, id="an aligned shift"),
+        pytest.param(STEP + 1, ONE, Access.SCATTERED, id="an unaligned shift"),
+        pytest.param(STEP * 2, ONE, Access.SCATTERED, id="gaps"),
+        pytest.param(STEP % 48, ONE, Access.CONTIGUOUS, id="a broadcast vector"),
+        pytest.param(STEP % 6, ONE, Access.SCATTERED, id="a vector that wraps around"),
+        pytest.param(STEP // 48, ONE, Access.UNIFORM, id="a value a row"),
+        pytest.param(STEP % M, ONE, Access.SCATTERED, id="an unknown width"),
+        pytest.param(STEP % M, M, Access.CONTIGUOUS, id="a width that vectors divide"),
+        pytest.param(ROW * M + STEP, ONE, Access.SCATTERED, id="rows of an unknown width"),
+        pytest.param(ROW * M + STEP, M, Access.CONTIGUOUS, id="rows of a width that divides"),
+        pytest.param(ROW, ONE, Access.UNIFORM, id="another coordinate"),
+        pytest.param(STEP % 48 * 3 + STEP // 48, ONE, Access.SCATTERED, id="transposed"),
+    ],
+)
+def test_useful_cases_are_found(position: Integer, multiple: Integer, expected: Access) -> None:
+    assert access(position, STEP, 4, multiple) is expected
