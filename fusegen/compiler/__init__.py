@@ -69,15 +69,21 @@ def explain(
     model: str | None = None,
 ) -> Explanation:
     """The plan of a model in evaluation, its bytes and operations for the given sizes."""
+    from fusegen.compiler.dumps import dump_plan
     from fusegen.compiler.explanation import Explanation
     from fusegen.compiler.specialisation import Specialisation
-    from fusegen.compiler.variant import make_plan
+    from fusegen.compiler.variant import decomposed
     from fusegen.ir.dtypes import DType
+    from fusegen.plan.boundaries import boundaries
     from fusegen.plan.cost import SizeHints
+    from fusegen.plan.module import plan_module
 
     chosen = Specialisation.of(source, model, arguments)
-    plan = make_plan(chosen, DType(dtype), training=False, hints=SizeHints(sizes))
-    return Explanation.of(plan)
+    hints = SizeHints(sizes)
+    graph = decomposed(chosen, DType(dtype), training=False)
+    plan = plan_module(graph, DType(dtype), hints)
+    dump_plan(chosen.name, plan)
+    return Explanation.of(plan, boundaries(graph, plan, hints))
 
 
 def run(

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fusegen.ir.graph import Node
+from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost
 from fusegen.plan.kernels import (
     ElementwisePlan,
@@ -17,6 +18,7 @@ from fusegen.plan.kernels import (
     ModulePlan,
     ProductPlan,
     RowPlan,
+    Step,
 )
 
 TEXT_WIDTH = 100
@@ -48,14 +50,24 @@ class LibraryLine:
 
 
 @dataclass(frozen=True)
+class BoundaryLine:
+    """Two steps, by name, the second of which reads what the first writes, and why they are two."""
+
+    first: str
+    second: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """A plan's kernels and library calls, each in their order."""
+    """A plan's kernels and library calls, each in their order, and the boundaries between them."""
 
     kernels: tuple[KernelLine, ...]
     library_calls: tuple[LibraryLine, ...]
+    boundaries: tuple[BoundaryLine, ...] = ()
 
     @staticmethod
-    def of(plan: ModulePlan) -> Explanation:
+    def of(plan: ModulePlan, boundaries: tuple[Boundary, ...] = ()) -> Explanation:
         """The explanation of a plan."""
         kernels = [
             KernelLine(
@@ -69,7 +81,8 @@ class Explanation:
             for step in plan.steps
             if isinstance(step, LibraryPlan)
         ]
-        return Explanation(tuple(kernels), tuple(calls))
+        between = [BoundaryLine(_name(b.first), _name(b.second), b.why) for b in boundaries]
+        return Explanation(tuple(kernels), tuple(calls), tuple(between))
 
     def as_json(self) -> dict[str, Any]:
         """`kernels` with name, kind, ops, bytes, operations, floor in microseconds and reason, and
@@ -114,7 +127,13 @@ class Explanation:
                 console.print(f"  {kernel.why}", highlight=False)
             for call in self.library_calls:
                 console.print(f"{call.op}\n  {call.why}", highlight=False)
+            for line in self.boundaries:
+                console.print(f"{line.first} | {line.second}: {line.why}", highlight=False)
         return capture.get().strip("\n")
+
+
+def _name(step: Step) -> str:
+    return _label(step.node) if isinstance(step, LibraryPlan) else step.name
 
 
 def _label(node: Node) -> str:

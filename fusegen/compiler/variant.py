@@ -16,7 +16,6 @@ from fusegen.compiler.specialisation import Specialisation
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.passes import pipeline
-from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.runtime.request import BuildRequest, Target
@@ -40,21 +39,17 @@ class Variant:
         return BuildRequest(self.name, self.sources, target, architectures, check)
 
 
-def make_plan(
-    chosen: Specialisation, dtype: DType, *, training: bool, hints: SizeHints | None = None
-) -> ModulePlan:
-    """The plan in a dtype and mode; `hints` stand for symbolic sizes in the planner's choices."""
-    graph = chosen.graph(dtype, training=training)
-    plan = plan_module(pipeline.run(graph, dump_pass), dtype, hints)
-    dump_plan(_variant_name(chosen, dtype, training), plan)
-    return plan
+def decomposed(chosen: Specialisation, dtype: DType, *, training: bool) -> Graph:
+    """The graph in a dtype and mode, as the passes leave it for the planner."""
+    return pipeline.run(chosen.graph(dtype, training=training), dump_pass)
 
 
 def make_variant(chosen: Specialisation, dtype: DType, *, training: bool) -> Variant:
     """The operator in a dtype and mode."""
-    name = _variant_name(chosen, dtype, training)
+    name = f"{chosen.operator(training)}_{dtype.value}"
     graph = chosen.graph(dtype, training=training)
-    plan = make_plan(chosen, dtype, training=training)
+    plan = plan_module(decomposed(chosen, dtype, training=training), dtype)
+    dump_plan(name, plan)
     cuda = cuda_source(plan, (*chosen.header, "", *_overview(graph, plan)))
     dump_cuda(name, cuda.text)
     tensors = (*graph.inputs, *graph.tensors)
@@ -70,10 +65,6 @@ def make_variant(chosen: Specialisation, dtype: DType, *, training: bool) -> Var
             **{f"include/{file}": text for file, text in resources.include_files().items()},
         },
     )
-
-
-def _variant_name(chosen: Specialisation, dtype: DType, training: bool) -> str:
-    return f"{chosen.operator(training)}_{dtype.value}"
 
 
 def _overview(graph: Graph, plan: ModulePlan) -> tuple[str, ...]:

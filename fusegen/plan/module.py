@@ -26,7 +26,7 @@ def plan_module(
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
     """
     hints = hints or SizeHints()
-    buffers = _buffers(graph)
+    buffers = buffers_of(graph)
     parts = partition(graph, Context(buffers, device, hints))
     steps = _named(graph, parts)
     arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))
@@ -43,7 +43,7 @@ def base(node: Node) -> Node:
     return node
 
 
-def _buffers(graph: Graph) -> dict[Node, Buffer]:
+def buffers_of(graph: Graph) -> dict[Node, Buffer]:
     """A buffer for every value that might stand in memory, with distinct C names."""
     roots = {base(root): root for root in graph.roots}
     taken: set[str] = set()

@@ -30,7 +30,7 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
     read the same memory join each other, each time only if the whole gets cheaper by the
     strategies' estimates.
     """
-    state = _Partition(_Dependencies.of(graph), context)
+    state = _Partition(Dependencies.of(graph), context)
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
@@ -38,7 +38,7 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
 
 
 @dataclass(frozen=True)
-class _Dependencies:
+class Dependencies:
     """The graph as operations alone, views looked through: who uses whom, and what is returned."""
 
     nodes: tuple[Node, ...]
@@ -47,7 +47,7 @@ class _Dependencies:
     returned: frozenset[Node]
 
     @staticmethod
-    def of(graph: Graph) -> _Dependencies:
+    def of(graph: Graph) -> Dependencies:
         order = topological(graph.roots)
         bases: dict[Node, tuple[Node, ...]] = {}
         for node in order:
@@ -66,14 +66,12 @@ class _Dependencies:
             for producer in sources:
                 users[producer].add(node)
         returned = frozenset(base for root in graph.roots for base in bases[root])
-        return _Dependencies(
-            nodes, producers, {n: frozenset(u) for n, u in users.items()}, returned
-        )
+        return Dependencies(nodes, producers, {n: frozenset(u) for n, u in users.items()}, returned)
 
 
 @dataclass
 class _Partition:
-    dependencies: _Dependencies
+    dependencies: Dependencies
     context: Context
     groups: dict[int, Part] = field(default_factory=dict)
     group_of: dict[Node, int] = field(default_factory=dict)

@@ -42,6 +42,14 @@ def test_convolution_is_left_to_the_library() -> None:
     assert call.why
 
 
+def test_boundaries_have_reasons() -> None:
+    explanation = explain("l2_21", batch=2, height=16, width=16)
+    assert explanation.boundaries[0].first == "convolution"
+    for line in explanation.boundaries:
+        assert line.why
+        assert f"{line.first} | {line.second}: " in explanation.as_text()
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]) == 0
     content = json.loads(capsys.readouterr().out)

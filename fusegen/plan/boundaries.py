@@ -1,0 +1,72 @@
+"""Why neighbouring steps of a plan do not share a kernel, for the plan's reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.record import LibraryCall, Product, Reduction
+from fusegen.plan.cost import H100, Device, SizeHints
+from fusegen.plan.group import Context, Group
+from fusegen.plan.kernels import LibraryPlan, ModulePlan, Step
+from fusegen.plan.module import buffers_of
+from fusegen.plan.partition import Dependencies
+from fusegen.plan.strategies import Verdict, judge
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A step that reads what an earlier one writes, and why one kernel does not do both."""
+
+    first: Step
+    second: Step
+    why: str
+
+
+def boundaries(
+    graph: Graph, plan: ModulePlan, hints: SizeHints | None = None, device: Device = H100
+) -> tuple[Boundary, ...]:
+    """The boundaries of a plan of `graph`, a decomposed graph, under the hints it was made with.
+
+    Steps of one group, such as a product's partial results and their merging, have none.
+    """
+    dependencies = Dependencies.of(graph)
+    context = Context(buffers_of(graph), device, hints or SizeHints())
+    rank = {node: position for position, node in enumerate(topological(graph.roots))}
+    found = []
+    for position, second in enumerate(plan.steps):
+        reads = {p for node in covered(second) for p in dependencies.producers[node]}
+        for first in plan.steps[:position]:
+            apart = not set(covered(first)) & set(covered(second))
+            if apart and reads & set(covered(first)):
+                nodes = sorted((*covered(first), *covered(second)), key=rank.__getitem__)
+                group = _group(tuple(nodes), dependencies)
+                why = _reason(group, judge(group, context))
+                found.append(Boundary(first, second, why))
+    return tuple(found)
+
+
+def covered(step: Step) -> tuple[Node, ...]:
+    """The graph's nodes that a step computes."""
+    return (step.node,) if isinstance(step, LibraryPlan) else step.covers
+
+
+def _group(nodes: tuple[Node, ...], dependencies: Dependencies) -> Group:
+    inside = set(nodes)
+    results = [n for n in nodes if n in dependencies.returned or dependencies.users[n] - inside]
+    return Group(nodes, tuple(results))
+
+
+def _reason(group: Group, verdict: Verdict) -> str:
+    if verdict.steps:
+        return f"'{verdict.strategy}' would do both, but in more time than two kernels take"
+    if len(group.having(Product)) > 1:
+        return "a kernel has one matrix product"
+    if group.having(LibraryCall):
+        family = "library"
+    elif group.having(Product):
+        family = "product"
+    else:
+        family = "rows" if group.having(Reduction) else "elementwise"
+    reasons = [why for strategy, why in verdict.refusals if strategy.startswith(family)]
+    return "; ".join(dict.fromkeys(reasons))

@@ -1,0 +1,102 @@
+"""What modules owe PyTorch on a GPU: the tensors' device, the current stream, graphs, opcheck."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusegen.runtime.request import Target
+from tests.modules import load, operator, reference
+
+MODEL = """\
+model Chain:
+    input x: [batch, 64]
+    linear = Linear(64, 96)
+    norm = GroupNorm(6, 96)
+    return x |> linear |> norm |> relu
+"""
+TOLERANCE = 1e-5  # in float32, of values around 1 that are sums of 64 products of order 0.1
+
+
+def module(device: str = "cuda") -> torch.nn.Module:
+    torch.manual_seed(0)
+    made: torch.nn.Module = load(MODEL, Target.CUDA)().to(device)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _full_precision() -> None:
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.gpu
+def test_opcheck() -> None:
+    chain = module()
+    x = torch.randn(64, 8, device="cuda").t()
+    assert torch.allclose(chain(x), reference(chain, x), atol=TOLERANCE)
+    torch.library.opcheck(operator(chain), (x, *chain.parameters()))
+
+
+@pytest.mark.gpu
+def test_side_stream_behind_a_slow_kernel() -> None:
+    """Case P48: the kernels wait for what the current stream does before them."""
+    chain = module()
+    chain(torch.zeros(1, 64, device="cuda"))
+    source = torch.randn(2048, 64, device="cuda")
+    expected = reference(chain, source)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+        x = torch.zeros_like(source)
+        torch.cuda._sleep(100_000_000)
+        x.copy_(source)
+        y = chain(x)
+    torch.cuda.synchronize()
+    assert torch.allclose(y, expected, atol=TOLERANCE)
+
+
+@pytest.mark.gpu
+def test_cuda_graph_replay_with_new_data() -> None:
+    """Case P48: captured once, replayed with other inputs."""
+    chain = module()
+    x = torch.randn(32, 64, device="cuda")
+    with torch.no_grad():
+        chain(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = chain(x)
+        fresh = torch.randn(32, 64, device="cuda")
+        x.copy_(fresh)
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.allclose(y, reference(chain, fresh), atol=TOLERANCE)
+
+
+@pytest.mark.gpu
+def test_tensors_on_the_last_device_while_the_first_is_current() -> None:
+    """Case P47, where there are several GPUs; with one, the same call on it."""
+    device = f"cuda:{torch.cuda.device_count() - 1}"
+    chain = module(device)
+    x = torch.randn(16, 64, device=device)
+    with torch.cuda.device(0):
+        y = chain(x)
+        assert torch.cuda.current_device() == 0
+    assert y.device == x.device
+    assert torch.allclose(y, reference(chain, x), atol=TOLERANCE)
+
+
+@pytest.mark.gpu
+def test_tensors_on_two_devices_are_refused() -> None:
+    chain = module()
+    with pytest.raises(RuntimeError, match="is on the CPU, but the first input is on GPU 0"):
+        chain.norm.to("cpu")
+        chain(torch.randn(4, 64, device="cuda"))
+
+
+@pytest.mark.gpu
+def test_torch_compile() -> None:
+    chain = module()
+    x = torch.randn(16, 64, device="cuda", requires_grad=True)
+    y = torch.compile(chain, fullgraph=True)(x)
+    y.sum().backward()
+    assert torch.equal(y, chain(x))
