@@ -58,7 +58,7 @@ void Checker::start_cluster(std::uint64_t index, unsigned blocks, unsigned block
     clocks_.start_cluster(blocks, block_threads);
     clusters_.push_back({clocks_.cluster_start(), index});
     block_threads_ = block_threads;
-    agent_names_.clear();
+    agents_.clear();
 }
 
 void Checker::end_cluster() {
@@ -68,8 +68,8 @@ void Checker::end_cluster() {
     shared_.clear();
 }
 
-unsigned Checker::add_agent(const char* name) {
-    agent_names_.push_back(name);
+unsigned Checker::add_agent(Agent agent) {
+    agents_.push_back(agent);
     return clocks_.add_agent();
 }
 
@@ -108,7 +108,8 @@ bool Checker::is_shared(std::uintptr_t address) const {
 void Checker::check(Actor actor, const VectorClocks::View& view, std::uintptr_t begin,
                     std::size_t bytes, AccessKind kind, bool reads, std::uintptr_t code) {
     const std::uintptr_t end = begin + bytes;
-    const bool needs_fence = clocks_.is_agent(actor.member) && is_shared(begin);
+    const bool needs_fence = clocks_.is_agent(actor.member) &&
+                             agent(actor.member).needs_fence && is_shared(begin);
     Access access{actor.time, static_cast<std::uint32_t>(code - code_base_),
                   static_cast<std::uint16_t>(actor.member), 0, kind};
     for (std::uintptr_t word = begin - begin % word_bytes; word < end; word += word_bytes) {

@@ -24,6 +24,13 @@ struct Actor {
     std::uint32_t time;
 };
 
+// Something that accesses memory by itself: what reports call it, and whether it sees threads'
+// writes to shared memory only once they are fenced for it (PTX ISA, "Proxies").
+struct Agent {
+    const char* name;
+    bool needs_fence;
+};
+
 class Checker {
 public:
     // Answers of first_unwritten.
@@ -45,8 +52,7 @@ public:
     void add_shared_array(const char* name, const void* begin, std::size_t bytes);
     VectorClocks& clocks() { return clocks_; }
 
-    // Something that accesses memory by itself; reports call it `name`.
-    unsigned add_agent(const char* name);
+    unsigned add_agent(Agent agent);
 
     // An access by the thread that runs, from the code before `return_address`. Does not return if
     // it is a fault.
@@ -76,7 +82,9 @@ private:
                                   Order order) const;
     [[noreturn]] void report_missing_fence(std::uintptr_t address, const Access& now,
                                            const Access& earlier) const;
-    const char* agent_name(unsigned member) const;
+    const Agent& agent(unsigned member) const {
+        return agents_[member - clocks_.thread_count()];
+    }
     bool is_shared(std::uintptr_t address) const;
     // The range that holds the address, or else the one that ends or begins nearest; may be null.
     const NamedRange* nearest_range(std::uintptr_t address) const;
@@ -88,7 +96,7 @@ private:
     std::vector<NamedRange> shared_;
     std::vector<ClusterStart> clusters_;  // of this launch, in the order they ran
     unsigned block_threads_ = 0;
-    std::vector<const char*> agent_names_;  // the first has the first number after the threads
+    std::vector<Agent> agents_;  // the first has the first number after the threads
     std::uint32_t fenced_[max_cluster_threads] = {};
     std::uintptr_t code_base_ = 0;
 };

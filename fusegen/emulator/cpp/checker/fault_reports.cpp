@@ -108,7 +108,7 @@ void Checker::report_race(std::uintptr_t address, const Access& now, const Acces
                           thread.y, thread.z);
         }
     } else if (clocks_.is_agent(earlier.member)) {
-        std::snprintf(other, sizeof other, "%s", agent_name(earlier.member));
+        std::snprintf(other, sizeof other, "%s", agent(earlier.member).name);
     } else {
         const Thread& thread = emulator().thread(earlier.member);
         const uint3 index = thread.thread_index, block = thread.block_index;
@@ -136,10 +136,6 @@ void Checker::report_missing_fence(std::uintptr_t address, const Access& now,
                     thread.z, past_participle(earlier.kind),
                     CodeLine(code_base_ + earlier.code_offset).text,
                     PlaceText(address, nearest_range(address)).text);
-}
-
-const char* Checker::agent_name(unsigned member) const {
-    return agent_names_[member - clocks_.thread_count()];
 }
 
 }  // namespace fusegen_emulator

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 namespace fusegen_emulator {
 
 void VectorClocks::start_cluster(unsigned blocks, unsigned block_threads) {
     if (seen_ == nullptr) {
-        seen_ = std::make_unique<std::uint32_t[]>(max_cluster_threads * max_members);
+        // Zeroed by the system page by page, since most of it is never used.
+        seen_.reset(static_cast<std::uint32_t*>(
+            std::calloc(std::size_t{max_cluster_threads} * max_members, sizeof(std::uint32_t))));
         common_.resize(max_members);
         for (Clock& met : met_) {
             met.resize(max_members);

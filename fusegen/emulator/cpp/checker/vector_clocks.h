@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,7 @@ using Clock = std::vector<std::uint32_t>;
 class VectorClocks {
 public:
     // Agents that the blocks of a cluster may have together.
-    static constexpr unsigned max_agents = 1024;
+    static constexpr unsigned max_agents = max_cluster_threads + 1024;
 
     // What one thread has seen, or all of several: the later of two tables.
     struct View {
@@ -100,7 +101,7 @@ private:
     std::uint32_t own_[max_cluster_threads] = {};
     // Row by thread, column by member. Rows keep the times of past clusters: these are not above
     // `cluster_start_`, so they need no clearing.
-    std::unique_ptr<std::uint32_t[]> seen_;
+    std::unique_ptr<std::uint32_t[], decltype(&std::free)> seen_{nullptr, std::free};
     // Row by block: what all its threads know since they last met.
     Clock met_[max_cluster_blocks];
     Clock common_;

@@ -120,6 +120,15 @@ void fusegen_emulator_fence_async_shared() {
     }
 }
 
+void fusegen_emulator_cp_async(fusegen_emulator::Site site, void* shared, const void* global,
+                               int valid) {
+    emulator().thread_copies().start(site, shared, global, valid, __builtin_return_address(0));
+}
+
+void fusegen_emulator_cp_async_commit() { emulator().thread_copies().commit(); }
+
+void fusegen_emulator_cp_async_wait(unsigned pending) { emulator().thread_copies().wait(pending); }
+
 void fusegen_emulator_wgmma(fusegen_emulator::Site site,
                             const fusegen_emulator::WgmmaOperands* operands) {
     emulator().warpgroups().multiply(site, *operands, __builtin_return_address(0));

@@ -132,8 +132,8 @@ BulkCopies::Stores& BulkCopies::stores_of(const Thread& thread) {
     const auto [found, is_new] = stores_.try_emplace(thread.number);
     Checker& checker = emulator().checker();
     if (is_new && checker.on) {
-        found->second.reader = checker.add_agent("a bulk store");
-        found->second.writer = checker.add_agent("a bulk store");
+        found->second.reader = checker.add_agent({"a bulk store", true});
+        found->second.writer = checker.add_agent({"a bulk store", true});
     }
     return found->second;
 }

@@ -14,6 +14,7 @@
 #include "limits.h"
 #include "mbarrier.h"
 #include "scheduler.h"
+#include "thread_copies.h"
 #include "warp.h"
 #include "warpgroup.h"
 
@@ -80,6 +81,7 @@ public:
     Checker& checker() { return checker_; }
     Mbarriers& mbarriers() { return mbarriers_; }
     BulkCopies& bulk_copies() { return bulk_copies_; }
+    ThreadCopies& thread_copies() { return thread_copies_; }
     Warpgroups& warpgroups() { return warpgroups_; }
 
     Thread& thread(unsigned number) { return threads_[number]; }
@@ -142,6 +144,7 @@ private:
     Checker checker_;
     Mbarriers mbarriers_;
     BulkCopies bulk_copies_;
+    ThreadCopies thread_copies_;
     Warpgroups warpgroups_;
     int slot_count_ = 0;
     Fiber home_;  // the host thread that launched

@@ -199,6 +199,7 @@ void Emulator::run_cluster(std::uint64_t index, Random random) {
     scheduler_.start_cluster(warp_count_ * blocks, seed_ != 0, random);
     mbarriers_.start_cluster();
     bulk_copies_.start_cluster();
+    thread_copies_.start_cluster();
     warpgroups_.start_cluster();
     cluster_barrier_ = {};
     finished_ = 0;
@@ -271,6 +272,7 @@ void Emulator::make_progress() {
     if (bulk_copies_.any_in_flight()) {
         bulk_copies_.complete_any(progress_random_);
     }
+    thread_copies_.make_progress(progress_random_);
     warpgroups_.make_progress(progress_random_);
 }
 

@@ -57,7 +57,7 @@ void Mbarriers::init(Site site, std::uint64_t* address, unsigned count, const vo
     barrier.initialised_by = self.number;
     if (checker.on) {
         checker.access(address, sizeof *address, AccessKind::write, false, code);
-        barrier.agent = checker.add_agent("a bulk copy");
+        barrier.agent = checker.add_agent({"a bulk copy", true});
         barrier.phase_time = checker.clocks().tick();
     }
     *address = mark_of(address);

@@ -37,6 +37,14 @@ const char* cuda_name(Operation operation) {
             return "tma_store";
         case Operation::wgmma:
             return "wgmma";
+        case Operation::cp_async:
+            return "cp_async";
+        case Operation::ldmatrix:
+            return "ldmatrix";
+        case Operation::stmatrix:
+            return "stmatrix";
+        case Operation::mma:
+            return "mma";
     }
     return "?";
 }

@@ -43,10 +43,10 @@ void Emulator::complete(Warp& warp, unsigned warp_index, Rendezvous& rendezvous)
         const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
         WarpRequest& request = *warp.requests[lane];
         request.ballot = ballot;
-        if (rendezvous.site.operation != Operation::shuffle) {
+        const ShuffleOperands& operands = request.shuffle;
+        if (operands.value == nullptr) {
             continue;
         }
-        const ShuffleOperands& operands = request.shuffle;
         if ((lanes >> operands.source_lane & 1) == 0) {
             const bool named = rendezvous.mask >> operands.source_lane & 1;
             fail(threads_[warp_index * warp_lanes + lane],

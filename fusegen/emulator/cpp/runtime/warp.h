@@ -9,7 +9,7 @@
 namespace fusegen_emulator {
 
 struct ShuffleOperands {
-    const void* value;
+    const void* value;  // null where the operation moves none
     void* result;
     unsigned bytes;
     unsigned source_lane;

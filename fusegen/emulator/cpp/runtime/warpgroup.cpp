@@ -41,7 +41,7 @@ Warpgroups::Warpgroup& Warpgroups::group_of(const Thread& thread) {
         groups_[i]->first_thread =
             thread.block->first_thread + in_block / warpgroup_threads * warpgroup_threads;
         if (emulator().checker().on) {
-            groups_[i]->agent = emulator().checker().add_agent("a matrix product (wgmma)");
+            groups_[i]->agent = emulator().checker().add_agent({"a matrix product (wgmma)", true});
         }
     }
     return *groups_[i];

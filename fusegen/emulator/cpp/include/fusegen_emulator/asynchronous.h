@@ -57,6 +57,12 @@ void fusegen_emulator_tma_store_commit();
 void fusegen_emulator_tma_store_wait(unsigned pending, int only_reads);
 void fusegen_emulator_fence_async_shared();
 
+// Copies 16 bytes, of which `valid` from `global`; the rest is zero.
+void fusegen_emulator_cp_async(fusegen_emulator::Site site, void* shared, const void* global,
+                               int valid);
+void fusegen_emulator_cp_async_commit();
+void fusegen_emulator_cp_async_wait(unsigned pending);
+
 void fusegen_emulator_wgmma(fusegen_emulator::Site site,
                             const fusegen_emulator::WgmmaOperands* operands);
 void fusegen_emulator_wgmma_fence();

@@ -28,6 +28,10 @@ enum class Operation : unsigned {
     tma_load,
     tma_store,
     wgmma,
+    cp_async,
+    ldmatrix,
+    stmatrix,
+    mma,
 };
 
 // Where in the kernel's text a thread synchronises, and how.
