@@ -11,7 +11,7 @@ from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import AttributeValue, Shape
-from fusegen.ir.integers import Symbol
+from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import LibraryCall, Parameter, ParameterKind
 from fusegen.plan.buffers import Buffer
@@ -74,12 +74,14 @@ def binding_source(
     operator: str,
     header: tuple[str, ...],
     shown: Mapping[str, str],
+    batches: Mapping[str, Integer],
 ) -> str:
     """The binding of a plan as C++ text.
 
     `launchers` are those of the plan's `.cu` file; `operator` is the name to register in the
     namespace FUSEGEN_NAMESPACE; `header` is the comment, line by line; `shown` gives the user's
-    name for each argument's buffer (`gemm.weight` for `gemm_weight`).
+    name for each argument's buffer (`gemm.weight` for `gemm_weight`); `batches` how many values
+    each channel of a batch norm in training has, by the layer's path.
     """
     writer = _Writer.of(plan, operator)
     results = tuple(writer.variables[buffer.name] for buffer in plan.results)
@@ -92,7 +94,13 @@ def binding_source(
         sizes=tuple(NamedSize(name, symbol.name) for symbol, name in writer.symbols.items()),
         parameters=tuple(f"const Tensor& {name}" for name in names),
         arguments=tuple(names),
-        checks=tuple(writer.check(b, shown[b.name], names[0]) for b in plan.arguments),
+        checks=(
+            *(writer.check(b, shown[b.name], names[0]) for b in plan.arguments),
+            *(
+                f'fusegen::check_batch("{layer}", {integer(count, writer.symbols)});'
+                for layer, count in batches.items()
+            ),
+        ),
         steps=tuple(writer.statements(step, launchers) for step in plan.steps),
         returned=results[0] if single else f"{{{', '.join(results)}}}",
         result_type="Tensor" if single else f"std::tuple<{', '.join('Tensor' for _ in results)}>",

@@ -15,6 +15,8 @@ from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.ir.integers import Integer, product
+from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
@@ -55,7 +57,9 @@ def make_variant(chosen: Specialisation, dtype: DType, *, training: bool) -> Var
     tensors = (*graph.inputs, *graph.tensors)
     shown = {b.name: shown_name(n) for b, n in zip(plan.arguments, tensors, strict=True)}
     about = f"The PyTorch operator {name}: checks its tensors and runs the chain in {name}.cu."
-    binding = binding_source(plan, cuda.launchers, name, (*chosen.header, "", about), shown)
+    binding = binding_source(
+        plan, cuda.launchers, name, (*chosen.header, "", about), shown, _batches(graph)
+    )
     return Variant(
         name,
         plan,
@@ -65,6 +69,18 @@ def make_variant(chosen: Specialisation, dtype: DType, *, training: bool) -> Var
             **{f"include/{file}": text for file, text in resources.include_files().items()},
         },
     )
+
+
+def _batches(graph: Graph) -> dict[str, Integer]:
+    """How many values each channel of a batch norm in training has."""
+    found = {}
+    for update in graph.updates:
+        node = update.mean
+        while not isinstance(node.operation, Reduction):
+            node = node.operands[0]
+        sizes = node.operands[0].shape
+        found[update.path] = product(sizes[dim] for dim in node.attributes.integers("dims"))
+    return found
 
 
 def _overview(graph: Graph, plan: ModulePlan) -> tuple[str, ...]:

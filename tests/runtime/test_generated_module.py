@@ -393,6 +393,13 @@ def test_batch_norm_opcheck(norm_class: Any) -> None:
     torch.library.opcheck(operator(module, "_training"), (x, *module.parameters()))
 
 
+def test_batch_norm_of_one_value_is_refused_as_in_pytorch(norm_class: Any) -> None:
+    module = norm_class()
+    with pytest.raises(RuntimeError, match=r"^bn is in training, and needs more than one value"):
+        module(torch.randn(1, 4, 1, 1))
+    assert int(module.bn.num_batches_tracked) == 0
+
+
 def test_modes_of_layers_must_not_differ() -> None:
     text = "model Two:\n    input x: [n, 3]\n    a = BatchNorm1d(3)\n    b = BatchNorm1d(3)\n"
     module = load(text + "    return b(a(x))\n")()

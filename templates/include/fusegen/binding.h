@@ -146,6 +146,13 @@ inline void check_tensor(const char* name, const Tensor& tensor, const Tensor& f
            origin);
 }
 
+// Refuses a batch whose variance, divided by one less than its count, does not exist.
+inline void check_batch(const char* layer, int64_t values_per_channel) {
+    if (values_per_channel == 1) {
+        refuse(std::string(layer) + " is in training, and needs more than one value per channel");
+    }
+}
+
 // One run of the chain on the device and current stream of its tensors.
 class Run {
 public:
