@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Union
 
 from fusegen.errors import Span
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, product
 
 Shape = tuple[Integer, ...]
-AttributeValue = Union[None, bool, int, float, str, DType, Integer, tuple["AttributeValue", ...]]
+AttributeValue = bool | int | float | str | DType | Integer | tuple["AttributeValue", ...] | None
 
 
 @dataclass(frozen=True)
