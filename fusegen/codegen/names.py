@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 # C++ keywords, and the names that the kernel skeletons use themselves.
 KEYWORDS = """
-alignas alignof and asm auto bool break case catch char class const constexpr continue default
-delete do double else enum explicit export extern false float for friend goto if inline int long
-mutable namespace new not operator or private protected public register return short signed sizeof
-static struct switch template this throw true try typedef typename union unsigned using virtual
-void volatile while xor main signal
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
+co_return co_yield decltype default delete do double dynamic_cast else enum explicit export
+extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+nullptr operator or or_eq private protected public register reinterpret_cast requires return
+short signed sizeof static static_assert static_cast struct switch template this thread_local
+throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+xor xor_eq main signal
 """
 SKELETON = """
 accumulators batch_index batches begin block blocks cache column column_tile column_tiles columns
@@ -21,7 +24,16 @@ product_column product_row right_tile row row_end row_in_block row_tiles rows sh
 stride thread thread_column thread_row threads tile tile_column tile_depth tile_end
 tile_first_column tile_first_row tile_row tiles vector wide
 """
-RESERVED = frozenset(KEYWORDS.split()) | frozenset(SKELETON.split())
+# What kernels and launchers call by its bare name, and macros that are not in capitals.
+DEVICE = """
+All Any ArgMaximum ArgMinimum LogSumExp Maximum Minimum Moments Product Strides Sum Vector assert
+bfloat16 blockDim blockIdx cache_bytes convert dim3 divide_up errno float16 fusegen
+fusegen_dynamic_shared fusegen_emulator fusegen_emulator_dynamic_shared
+fusegen_emulator_take_error gridDim grid_of int16_t int32_t int64_t int8_t is_aligned
+is_contiguous linux load_vector reduce_block reduce_lanes reduce_outer shared_bytes
+shared_memory_limit std store_vector threadIdx uint8_t unix warpSize
+"""
+RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 
 
 @dataclass
@@ -34,6 +46,8 @@ class Names:
     def fresh(self, wanted: str) -> str:
         """`wanted` made a C identifier, with a number where it is taken or reserved."""
         stem = identifier(wanted)
+        if len(stem) > 1 and stem.isupper():
+            stem = stem.lower()  # what is all capitals might be a macro
         name, number = stem, 2
         while name in self.taken or name in self.reserved:
             name, number = f"{stem}_{number}", number + 1

@@ -1,0 +1,96 @@
+"""User names in kernels: whatever they are, the text compiles and means the same."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fusegen import resources
+from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
+from fusegen.ir.graph import Node
+from tests.emulated import apply, build, graph, value
+from tests.reference import evaluate
+
+
+def words_of_the_text() -> list[str]:
+    """Every name that the skeletons and device headers use, and some that C and CUDA do."""
+    texts = [resources.template(name) for name in resources.template_names()]
+    texts += resources.include_files().values()
+    found = set(re.findall(r"\b[A-Za-z_]\w*\b", "\n".join(texts)))
+    return sorted(
+        found | {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
+    )
+
+
+WORDS_AT_ONCE = 40
+
+
+def chain(inputs: list[Node], names: list[str]) -> Node:
+    """The product of all inputs, every step of it named."""
+    result = inputs[0]
+    for operand, name in zip(inputs[1:], names, strict=False):
+        result = replace(apply("mul", result, apply("abs", operand)), name=name)
+    return result
+
+
+def test_every_word_of_the_kernels_may_be_a_users_name() -> None:
+    words = words_of_the_text()
+    graphs = []
+    for start in range(0, len(words), WORDS_AT_ONCE):
+        some = words[min(start, len(words) - WORDS_AT_ONCE) :][:WORDS_AT_ONCE]
+        inputs = [value(word, 8, 8) for word in some]
+        product = apply("matmul", inputs[0], chain(inputs[1:], some))
+        graphs.append(graph(inputs, chain(inputs, some)))
+        graphs.append(graph(inputs, apply("softmax", chain(inputs, some), dim=1)))
+        graphs.append(graph(inputs, chain([product, *inputs], some)))
+    for one, kernels in zip(graphs, build(graphs), strict=True):
+        tensors = [torch.rand(8, 8) + 0.5 for _ in one.inputs]
+        (expected,) = evaluate(one.roots, dict(zip(one.inputs, tensors, strict=True)))
+        torch.testing.assert_close(kernels(*tensors)[0], expected)
+
+
+@pytest.mark.parametrize("family", ["elementwise", "rows", "product"])
+def test_sizes_may_have_the_names_of_loop_variables(family: str) -> None:
+    for names in (("row", "column"), ("index", "first"), ("depth", "batch_index"), ("rows", "n")):
+        x = value("x", *names)
+        square = apply("matmul", x, apply("transpose", x, dim0=0, dim1=1))
+        result = {
+            "elementwise": apply("exp", apply("permute", x, dims=(1, 0))),
+            "rows": apply("softmax", x, dim=1),
+            "product": apply("softmax", square, dim=1),
+        }[family]
+        (kernels,) = build([graph([x], result)], check=True)
+        tensor = torch.randn(3, 5)
+        expected = {
+            "elementwise": tensor.t().exp(),
+            "rows": tensor.softmax(1),
+            "product": (tensor @ tensor.t()).softmax(1),
+        }[family]
+        torch.testing.assert_close(kernels(tensor, check=True)[0], expected)
+
+
+def test_names_are_distinct_and_legal() -> None:
+    names = Names()
+    assert [names.fresh(n) for n in ("gemm.weight", "gemm.weight", "2x", "größe", "float")] == [
+        "gemm_weight",
+        "gemm_weight_2",
+        "_2x",
+        "gr_e",
+        "float_2",
+    ]
+    assert all(name not in RESERVED for name in names.taken)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a b", "a_b"), ("", "value"), ("__x__", "x"), ("1", "_1")]
+)
+def test_identifiers(text: str, expected: str) -> None:
+    assert identifier(text) == expected
+
+
+def test_snake_case() -> None:
+    assert snake_case("GemmGroupNorm") == "gemm_group_norm"
+    assert snake_case("MLPBlock") == "mlp_block"
