@@ -61,6 +61,6 @@ def promote(first: DType, second: DType) -> DType:
         return high
     if {low, high} == {DType.FLOAT16, DType.BFLOAT16}:
         return DType.FLOAT32
-    if low is DType.UINT8 and high is DType.INT8 or low is DType.INT8 and high is DType.UINT8:
+    if (low is DType.UINT8 and high is DType.INT8) or (low is DType.INT8 and high is DType.UINT8):
         return DType.INT16
     return high
