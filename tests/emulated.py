@@ -220,6 +220,17 @@ def _load(text: str, check: bool) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+def compiles(plans: Sequence[ModulePlan]) -> None:
+    """Assert that g++ accepts the kernels of all plans without a warning."""
+    distinct = [_renamed(plan, f"_{i}") for i, plan in enumerate(plans)]
+    steps = tuple(step for plan in distinct for step in plan.steps)
+    source = session_folder() / "syntax.cu"
+    text = cuda_source(replace(distinct[0], steps=steps), ("Test kernels.",)).text
+    source.write_text(text, encoding="utf-8")
+    include = f"-I{session_folder() / 'include'}"
+    compile_quietly("g++", *emulator.compile_flags(), include, "-fsyntax-only", source)
+
+
 def compile_quietly(*command: object) -> None:
     """Run a compiler, which must succeed and have nothing to say."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)

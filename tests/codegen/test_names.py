@@ -11,7 +11,7 @@ import torch
 from fusegen import resources
 from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
 from fusegen.ir.graph import Node
-from tests.emulated import apply, build, graph, value
+from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.reference import evaluate
 
 
@@ -38,18 +38,24 @@ def chain(inputs: list[Node], names: list[str]) -> Node:
 
 def test_every_word_of_the_kernels_may_be_a_users_name() -> None:
     words = words_of_the_text()
-    graphs = []
+    plans = []
     for start in range(0, len(words), WORDS_AT_ONCE):
         some = words[min(start, len(words) - WORDS_AT_ONCE) :][:WORDS_AT_ONCE]
         inputs = [value(word, 8, 8) for word in some]
         product = apply("matmul", inputs[0], chain(inputs[1:], some))
-        graphs.append(graph(inputs, chain(inputs, some)))
-        graphs.append(graph(inputs, apply("softmax", chain(inputs, some), dim=1)))
-        graphs.append(graph(inputs, chain([product, *inputs], some)))
-    for one, kernels in zip(graphs, build(graphs), strict=True):
-        tensors = [torch.rand(8, 8) + 0.5 for _ in one.inputs]
-        (expected,) = evaluate(one.roots, dict(zip(one.inputs, tensors, strict=True)))
-        torch.testing.assert_close(kernels(*tensors)[0], expected)
+        plans.append(planned(graph(inputs, chain(inputs, some))))
+        plans.append(planned(graph(inputs, apply("softmax", chain(inputs, some), dim=1))))
+        plans.append(planned(graph(inputs, chain([product, *inputs], some))))
+    compiles(plans)
+
+
+def test_names_that_are_taken_mean_the_users_values() -> None:
+    inputs = [value(word, 8, 8) for word in ("convert", "NAN", "float", "row", "Strides", "tile")]
+    product = apply("matmul", inputs[0], chain(inputs[1:], ["fusegen", "vector", "element"]))
+    one = graph(inputs, apply("softmax", chain([product, *inputs], ["column", "exp"]), dim=1))
+    tensors = [torch.rand(8, 8) + 0.5 for _ in inputs]
+    (expected,) = evaluate(one.roots, dict(zip(inputs, tensors, strict=True)))
+    torch.testing.assert_close(run(one, tensors, check=True)[0], expected)
 
 
 @pytest.mark.parametrize("family", ["elementwise", "rows", "product"])
