@@ -228,7 +228,7 @@ def compiles(plans: Sequence[ModulePlan]) -> None:
     text = cuda_source(replace(distinct[0], steps=steps), ("Test kernels.",)).text
     source.write_text(text, encoding="utf-8")
     include = f"-I{session_folder() / 'include'}"
-    compile_quietly("g++", *emulator.compile_flags(), include, "-fsyntax-only", source)
+    compile_quietly("g++", *emulator.compile_flags(False), include, "-fsyntax-only", source)
 
 
 def compile_quietly(*command: object) -> None:

@@ -42,10 +42,11 @@ def test_every_word_of_the_kernels_may_be_a_users_name() -> None:
     for start in range(0, len(words), WORDS_AT_ONCE):
         some = words[min(start, len(words) - WORDS_AT_ONCE) :][:WORDS_AT_ONCE]
         inputs = [value(word, 8, 8) for word in some]
-        product = apply("matmul", inputs[0], chain(inputs[1:], some))
+        joined = apply("cat", *inputs, dim=1)
+        product = apply("matmul", inputs[0], value("right", 8, 8 * WORDS_AT_ONCE))
         plans.append(planned(graph(inputs, chain(inputs, some))))
-        plans.append(planned(graph(inputs, apply("softmax", chain(inputs, some), dim=1))))
-        plans.append(planned(graph(inputs, chain([product, *inputs], some))))
+        plans.append(planned(graph(inputs, apply("softmax", joined, dim=1))))
+        plans.append(planned(graph([*inputs, product.operands[1]], apply("add", product, joined))))
     compiles(plans)
 
 
