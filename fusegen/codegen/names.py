@@ -19,7 +19,7 @@ xor xor_eq main signal
 SKELETON = """
 accumulators batch_index batches begin block blocks cache column column_tile column_tiles columns
 count depth depths element end first first_column first_depth first_row grid group groups inside
-index is_active lane lanes left_tile middle own_row pair packed part part_columns parts
+i index is_active j lane lanes left_tile middle own_row pair packed part part_columns parts
 product_column product_row right_tile row row_end row_in_block row_tiles rows shared step stream
 stride thread thread_column thread_row threads tile tile_column tile_depth tile_end
 tile_first_column tile_first_row tile_row tiles vector wide
