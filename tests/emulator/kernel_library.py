@@ -79,6 +79,7 @@ class Kernel:
     """A loaded kernel library. Arrays are passed by address, other arguments as C ints."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._library = ctypes.CDLL(str(path))
         self._library.fusegen_error_text.restype = ctypes.c_char_p
 

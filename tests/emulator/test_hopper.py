@@ -84,3 +84,33 @@ def test_checker_finds_fault_under_every_seed(
         assert report is not None
         assert re.search(says, report), report
         assert any(place in report for place in fault_places("hopper_product", fault)), report
+
+
+# The same in a cluster.
+CLUSTER_FAULTS = [
+    ("MISSING_FIRST_CLUSTER_SYNC", "the barrier has not been initialised|race: |uninitialised: "),
+    ("MISSING_LAST_CLUSTER_SYNC", "nothing orders its end|threads of block . .* have returned"),
+    ("ARRIVES_ONLY_AT_OWN", "race: writes at|already has its 4 arrivals"),
+]
+
+
+@pytest.mark.parametrize(("fault", "says"), CLUSTER_FAULTS)
+def test_checker_finds_fault_of_clusters_under_every_seed(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
+) -> None:
+    kernel = load_kernel("hopper_product", fault, check=True)
+    for seed in SEEDS:
+        runtime.forget_all()
+        runtime.configure(seed, check=True)
+        report, _, _ = multiply(runtime, kernel, (130, 136, 392), entry="run_cluster")
+        assert report is not None
+        assert re.search(says, report), report
+        assert any(place in report for place in fault_places("hopper_product", fault)), report
+
+
+def test_missing_wait_shows_without_checker_as_wrong_value(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel
+) -> None:
+    kernel = load_kernel("hopper_product", "MISSING_FULL_WAIT")
+    report, c, exact = multiply(runtime, kernel, (130, 136, 64))
+    assert report is not None or not np.array_equal(c, exact)

@@ -67,13 +67,14 @@ __device__ __forceinline__ T* cluster_shared(T* shared, unsigned rank) {
     return remote;
 }
 
-// Counts one arrival at the same barrier of block `rank` of the cluster.
+// Counts one arrival at the same barrier of block `rank` of the cluster. It tells that block that
+// copies and products this thread has waited for are complete, but orders no ordinary accesses.
 __device__ __forceinline__ void mbarrier_arrive_remote(std::uint64_t* barrier, unsigned rank) {
     asm volatile(
         "{\n"
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
         "}" ::"r"(shared_address(barrier)),
         "r"(rank)
         : "memory");

@@ -39,10 +39,10 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
 // Counts one arrival and announces `bytes` that bulk copies will bring in this phase:
 // mbarrier.arrive.expect_tx.
 __device__ __forceinline__ void mbarrier_arrive_expect(std::uint64_t* barrier, unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(barrier)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
 }
 
 // Waits until the phase of this parity is complete: mbarrier.try_wait.parity.

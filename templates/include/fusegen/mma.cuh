@@ -1,6 +1,7 @@
 // Matrix products by a warp on the tensor cores, and what feeds them: copies that do not wait, and
 // exchanges of 8 x 8 fragments with shared memory (PTX ISA, "Matrix multiply-accumulate operation
-// using mma instruction", "cp.async", "ldmatrix", "stmatrix"). Compute capability 8.0; stmatrix 9.0.
+// using mma instruction", "cp.async", "ldmatrix", "stmatrix"). Compute capability 8.0;
+// stmatrix 9.0.
 //
 // A fragment register holds two 16-bit elements. Of an 8 x 8 fragment, lane i holds those of row
 // i / 4 in columns 2 * (i % 4) and the next.
@@ -64,9 +65,9 @@ __device__ __forceinline__ void stmatrix(void* row, const std::uint32_t (&fragme
 }
 
 // d += a b for a 16 x 16 matrix a, a 16 x 8 matrix b and a 16 x 8 matrix d, by the warp: mma.sync
-// m16n8k16. a holds the fragments (rows 0-7, k 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15); b holds
-// k 0-7 and 8-15, transposed; d[0] and d[1] are of row lane / 4, d[2] and d[3] of the row 8 further,
-// in columns 2 * (lane % 4) and the next.
+// m16n8k16. a holds the fragments (rows 0-7, k 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15); b
+// holds k 0-7 and 8-15, transposed; d[0] and d[1] are of row lane / 4, d[2] and d[3] of the row 8
+// further, in columns 2 * (lane % 4) and the next.
 template <class T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                                              const std::uint32_t (&b)[2]) {

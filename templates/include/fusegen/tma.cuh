@@ -64,8 +64,8 @@ __device__ __forceinline__ void tma_store_2d(const TensorMap& map, const void* s
 __device__ __forceinline__ void tma_store_3d(const TensorMap& map, const void* shared, int x, int y,
                                              int z) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
-            &map),
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::
+            "l"(&map),
         "r"(shared_address(shared)), "r"(x), "r"(y), "r"(z)
         : "memory");
 }

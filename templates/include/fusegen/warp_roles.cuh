@@ -1,5 +1,5 @@
-// What a kernel needs whose warps have different roles: registers moved between warpgroups, barriers
-// of a part of the block, and a warp's one elected thread. Compute capability 9.0.
+// What a kernel needs whose warps have different roles: registers moved between warpgroups,
+// barriers of a part of the block, and a warp's one elected thread. Compute capability 9.0.
 #pragma once
 
 #include "device.cuh"
@@ -12,8 +12,8 @@
 
 namespace fusegen {
 
-// Gives registers back, or asks for more: every thread of the warpgroup then has `count`, a multiple
-// of 8 from 24 to 256: setmaxnreg. The kernel needs __launch_bounds__(threads, 1).
+// Gives registers back, or asks for more: every thread of the warpgroup then has `count`, a
+// multiple of 8 from 24 to 256: setmaxnreg. The kernel needs __launch_bounds__(threads, 1).
 template <int count>
 __device__ __forceinline__ void decrease_registers() {
     static_assert(count % 8 == 0 && count >= 24 && count <= 256, "not a number of registers");

@@ -48,7 +48,11 @@ struct TileOrder {
 template <int cluster>
 __device__ __forceinline__ void sync() {
     if constexpr (cluster > 1) {
+#ifndef MISSING_FIRST_CLUSTER_SYNC
         cluster_sync();
+#else
+        __syncthreads();
+#endif
     } else {
         __syncthreads();
     }
@@ -58,6 +62,8 @@ template <int cluster>
 __device__ __forceinline__ void load_share(bfloat16* tile, const TensorMap& map,
                                            std::uint64_t* barrier, int x, int y) {
     if constexpr (cluster > 1) {
+        // found: MISSING_FIRST_CLUSTER_SYNC
+        // found: ARRIVES_ONLY_AT_OWN
         tma_load_2d_multicast(tile, map, barrier, x, y, (1 << cluster) - 1);
     } else {
         tma_load_2d(tile, map, barrier, x, y);
@@ -68,7 +74,16 @@ __device__ __forceinline__ void load_share(bfloat16* tile, const TensorMap& map,
 template <int cluster>
 __device__ __forceinline__ void arrive(std::uint64_t* barrier, int thread) {
     if constexpr (cluster > 1) {
+#ifdef ARRIVES_ONLY_AT_OWN
+        if (thread == 0) {
+            mbarrier_arrive(barrier);
+            mbarrier_arrive(barrier);
+        }
+        return;
+#endif
         if (thread < cluster) {
+            // found: MISSING_FIRST_CLUSTER_SYNC
+            // found: MISSING_LAST_CLUSTER_SYNC
             mbarrier_arrive_remote(barrier, thread);
         }
     } else if (thread == 0) {
@@ -147,7 +162,9 @@ __global__ void __launch_bounds__(block_threads, 1)
         for (int tile = first_tile; tile < tiles; tile += tile_step) {
             int row, column;
             order.find(tile, row, column);
-            float sums[tile_n / 2];
+            // Set to zero rather than left to the first product: ptxas would serialise the products.
+            float sums[tile_n / 2] = {};
+            [[maybe_unused]] int last_stage = 0;
             for (int step = 0; step < steps; ++step, place.advance()) {
 #ifndef MISSING_FULL_WAIT
                 // found: MISSING_BARRIER_AFTER_INIT
@@ -161,7 +178,7 @@ __global__ void __launch_bounds__(block_threads, 1)
                 b += tile_k;
 #endif
 #ifndef MISSING_WGMMA_FENCE
-                wgmma_fence(sums);
+                wgmma_fence();
 #endif
 #pragma unroll
                 for (int inner = 0; inner < tile_k; inner += wgmma_k<bfloat16>) {
@@ -169,21 +186,27 @@ __global__ void __launch_bounds__(block_threads, 1)
                     // found: MISSING_WGMMA_FENCE
                     // found: MISALIGNED_OPERAND
                     wgmma<bfloat16, tile_n>(sums, wgmma_descriptor(a + inner),
-                                            wgmma_descriptor(b + inner), step + inner > 0);
+                                            wgmma_descriptor(b + inner), true);
                 }
                 wgmma_commit();
+                // This step's product stays under way while the last one's stage is given back.
+#ifndef MISSING_WGMMA_WAIT
+                wgmma_wait<1>();
+#endif
 #ifdef OVERWRITTEN_EARLY
                 arrive<cluster>(&shared->empty[place.stage], thread);
+#elif !defined(MISSING_EMPTY_ARRIVE)
+                if (step > 0) {
+                    arrive<cluster>(&shared->empty[last_stage], thread);
+                }
 #endif
-#ifndef MISSING_WGMMA_WAIT
-                wgmma_wait<0>(sums);
-#endif
-#if !defined(OVERWRITTEN_EARLY) && !defined(MISSING_EMPTY_ARRIVE)
-                arrive<cluster>(&shared->empty[place.stage], thread);
-#endif
+                last_stage = place.stage;
             }
-            const int first_row =
-                row * cluster_m + rank * tile_m + (warpgroup - 1) * wgmma_m;
+            wgmma_wait<0>(sums);
+#if !defined(OVERWRITTEN_EARLY) && !defined(MISSING_EMPTY_ARRIVE)
+            arrive<cluster>(&shared->empty[last_stage], thread);
+#endif
+            const int first_row = row * cluster_m + rank * tile_m + (warpgroup - 1) * wgmma_m;
 #pragma unroll
             for (int i = 0; i < tile_n / 2; i += 2) {
                 const int to_row = first_row + wgmma_row(thread, i);

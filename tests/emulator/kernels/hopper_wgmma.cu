@@ -24,9 +24,9 @@ struct Shared {
 template <class T, Major major>
 __device__ __forceinline__ std::uint64_t operand(const T* tile, int k) {
     constexpr int chunk_size = chunk_elements * tile_k<T>;
-    return major == Major::k ? wgmma_descriptor(tile + k)
-                             : wgmma_descriptor_mn_major(tile + k * chunk_elements,
-                                                         chunk_size * sizeof(T));
+    return major == Major::k
+               ? wgmma_descriptor(tile + k)
+               : wgmma_descriptor_mn_major(tile + k * chunk_elements, chunk_size * sizeof(T));
 }
 
 template <class T, int n, Major major_a, Major major_b>

@@ -59,8 +59,9 @@ __global__ void __launch_bounds__(block_threads)
                 // Rows 0 to 15 of the low half of K, then of the high one.
                 // found: MISSING_COPY_WAIT
                 // found: MISSING_BARRIER_AFTER_WAIT
-                ldmatrix(fragments_a[i], &tiles_a[step % stages][warp_row + i * 16 + lane % 16]
-                                                 [inner + lane / 16 * 8]);
+                ldmatrix(
+                    fragments_a[i],
+                    &tiles_a[step % stages][warp_row + i * 16 + lane % 16][inner + lane / 16 * 8]);
                 // Both halves of K for columns 0 to 7, then 8 to 15.
                 ldmatrix(fragments_b[i],
                          &tiles_b[step % stages][warp_column + i * 16 + lane % 8 + lane / 16 * 8]

@@ -68,6 +68,26 @@ void Checker::end_cluster() {
     shared_.clear();
 }
 
+void Checker::end_block(const SharedMemory& memory) {
+    const Thread& self = Emulator::current();
+    const VectorClocks::View view = clocks_.view_of(self.number);
+    for (const NamedRange& range : shared_) {
+        if (!memory.contains(reinterpret_cast<const void*>(range.begin))) {
+            continue;
+        }
+        const std::uintptr_t end = range.begin + range.bytes;
+        for (std::uintptr_t word = range.begin; word < end; word += word_bytes) {
+            for (const Access& access : shadow_.find(word)->accesses) {
+                const bool remote = access.bytes != 0 && !clocks_.is_agent(access.member) &&
+                                    access.member / block_threads_ != self.cluster_rank;
+                if (remote && clocks_.order(access.member, access.time, view) != Order::before) {
+                    report_early_end(word, access);
+                }
+            }
+        }
+    }
+}
+
 unsigned Checker::add_agent(Agent agent) {
     agents_.push_back(agent);
     return clocks_.add_agent();
@@ -108,8 +128,8 @@ bool Checker::is_shared(std::uintptr_t address) const {
 void Checker::check(Actor actor, const VectorClocks::View& view, std::uintptr_t begin,
                     std::size_t bytes, AccessKind kind, bool reads, std::uintptr_t code) {
     const std::uintptr_t end = begin + bytes;
-    const bool needs_fence = clocks_.is_agent(actor.member) &&
-                             agent(actor.member).needs_fence && is_shared(begin);
+    const bool needs_fence =
+        clocks_.is_agent(actor.member) && agent(actor.member).needs_fence && is_shared(begin);
     Access access{actor.time, static_cast<std::uint32_t>(code - code_base_),
                   static_cast<std::uint16_t>(actor.member), 0, kind};
     for (std::uintptr_t word = begin - begin % word_bytes; word < end; word += word_bytes) {
@@ -155,9 +175,8 @@ void Checker::record(Cell& cell, const Access& access, const VectorClocks::View&
             continue;
         }
         const bool stale = earlier.time <= clocks_.launch_start();
-        if (stale ||
-            (supersedes(access, earlier) &&
-             clocks_.order(earlier.member, earlier.time, view) == Order::before)) {
+        if (stale || (supersedes(access, earlier) &&
+                      clocks_.order(earlier.member, earlier.time, view) == Order::before)) {
             earlier = {};
             place = &earlier;
         }

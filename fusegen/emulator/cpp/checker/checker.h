@@ -31,6 +31,8 @@ struct Agent {
     bool needs_fence;
 };
 
+class SharedMemory;
+
 class Checker {
 public:
     // Answers of first_unwritten.
@@ -63,6 +65,9 @@ public:
     void access_by_agent(Actor agent, const VectorClocks::View& view, const void* address,
                          std::size_t bytes, AccessKind kind, const void* return_address);
 
+    // The last thread of a block of several returns: the others must be done with its memory.
+    void end_block(const SharedMemory& memory);
+
     // What the thread has written to shared memory so far is visible to agents too.
     void fence_for_agents(unsigned thread) { fenced_[thread] = clocks_.step(thread); }
 
@@ -82,9 +87,8 @@ private:
                                   Order order) const;
     [[noreturn]] void report_missing_fence(std::uintptr_t address, const Access& now,
                                            const Access& earlier) const;
-    const Agent& agent(unsigned member) const {
-        return agents_[member - clocks_.thread_count()];
-    }
+    const Agent& agent(unsigned member) const { return agents_[member - clocks_.thread_count()]; }
+    [[noreturn]] void report_early_end(std::uintptr_t address, const Access& remote) const;
     bool is_shared(std::uintptr_t address) const;
     // The range that holds the address, or else the one that ends or begins nearest; may be null.
     const NamedRange* nearest_range(std::uintptr_t address) const;

@@ -99,8 +99,8 @@ void Checker::report_race(std::uintptr_t address, const Access& now, const Acces
         const unsigned rank = by_agent ? 0 : earlier.member / block_threads_;
         const uint3 block = unflatten(std::prev(after)->index + rank, self.grid_size);
         const uint3 thread = unflatten(earlier.member % block_threads_, self.block_size);
-        const int length = std::snprintf(other, sizeof other, "block (%u, %u, %u), ", block.x,
-                                         block.y, block.z);
+        const int length =
+            std::snprintf(other, sizeof other, "block (%u, %u, %u), ", block.x, block.y, block.z);
         if (by_agent) {
             std::snprintf(other + length, sizeof other - length, "a bulk copy");
         } else {
@@ -123,6 +123,16 @@ void Checker::report_race(std::uintptr_t address, const Access& now, const Acces
                     order == Order::in_another_block ? " between blocks" : "", verb(now.kind),
                     CodeLine(code_base_ + now.code_offset).text, other,
                     past_participle(earlier.kind), CodeLine(code_base_ + earlier.code_offset).text,
+                    PlaceText(address, nearest_range(address)).text);
+}
+
+void Checker::report_early_end(std::uintptr_t address, const Access& remote) const {
+    const uint3 block = emulator().thread(remote.member).block_index;
+    emulator().fail(Emulator::current(),
+                    "the block ends, and nothing orders its end after what block (%u, %u, %u) of "
+                    "its cluster %s in its shared memory at %s: %s",
+                    block.x, block.y, block.z, past_participle(remote.kind),
+                    CodeLine(code_base_ + remote.code_offset).text,
                     PlaceText(address, nearest_range(address)).text);
 }
 

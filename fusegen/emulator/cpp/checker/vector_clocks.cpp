@@ -94,12 +94,20 @@ void VectorClocks::join_warp(unsigned warp, std::uint32_t lanes) {
 }
 
 void VectorClocks::release(unsigned thread, Clock& clock) {
+    add_seen(thread, 0, clock);
+    clock[thread] = step(thread);
+}
+
+void VectorClocks::release_agents(unsigned thread, Clock& clock) const {
+    add_seen(thread, thread_count_, clock);
+}
+
+void VectorClocks::add_seen(unsigned thread, unsigned first_member, Clock& clock) const {
     clock.resize(max_members);
     const View view = view_of(thread);
-    for (unsigned member = 0; member < member_count_; ++member) {
+    for (unsigned member = first_member; member < member_count_; ++member) {
         clock[member] = std::max({clock[member], view.seen[member], view.met[member]});
     }
-    clock[thread] = step(thread);
 }
 
 void VectorClocks::acquire(unsigned thread, const Clock& clock) {

@@ -82,6 +82,8 @@ public:
 
     // Adds to `clock` what the thread has done and seen.
     void release(unsigned thread, Clock& clock);
+    // The same of the agents alone.
+    void release_agents(unsigned thread, Clock& clock) const;
     // The thread now comes after all that `clock` tells.
     void acquire(unsigned thread, const Clock& clock);
     // The thread now comes after what the agent did up to `time`.
@@ -90,6 +92,7 @@ public:
 private:
     static constexpr unsigned max_members = max_cluster_threads + max_agents;
 
+    void add_seen(unsigned thread, unsigned first_member, Clock& clock) const;
     std::uint32_t* seen_by(unsigned thread) const { return seen_.get() + thread * max_members; }
 
     unsigned block_threads_ = 1;

@@ -71,8 +71,7 @@ void fusegen_emulator_report_misaligned(const void* address, unsigned bytes) {
 }
 
 unsigned fusegen_emulator_shared_address(const void* shared) {
-    return static_cast<unsigned>(
-        Emulator::current().block->shared_memory.address_of(shared));
+    return static_cast<unsigned>(Emulator::current().block->shared_memory.address_of(shared));
 }
 
 void fusegen_emulator_mbarrier_init(fusegen_emulator::Site site, std::uint64_t* barrier,
@@ -89,8 +88,7 @@ void fusegen_emulator_mbarrier_arrive(fusegen_emulator::Site site, std::uint64_t
 
 void fusegen_emulator_mbarrier_arrive_remote(fusegen_emulator::Site site, std::uint64_t* barrier,
                                              unsigned rank) {
-    auto* remote = static_cast<std::uint64_t*>(emulator().cluster_shared(site, barrier, rank));
-    emulator().mbarriers().arrive(site, remote, 0, __builtin_return_address(0));
+    emulator().mbarriers().arrive_remote(site, barrier, rank, __builtin_return_address(0));
 }
 
 void fusegen_emulator_mbarrier_wait(fusegen_emulator::Site site, std::uint64_t* barrier,

@@ -100,8 +100,8 @@ void BulkCopies::load(Site site, const TileCopy& copy, const void* code) {
         TileCopy part = copy;
         if (rank != self.cluster_rank) {
             part.shared = emulator().cluster_shared(site, copy.shared, rank);
-            part.barrier = static_cast<std::uint64_t*>(
-                emulator().cluster_shared(site, copy.barrier, rank));
+            part.barrier =
+                static_cast<std::uint64_t*>(emulator().cluster_shared(site, copy.barrier, rank));
         }
         Mbarrier& barrier = emulator().mbarriers().find(site, part.barrier);
         if (!barrier.visible_to_copies) {
@@ -113,7 +113,9 @@ void BulkCopies::load(Site site, const TileCopy& copy, const void* code) {
         if (checker.on) {
             const VectorClocks::View view = checker.clocks().view_of(self.number);
             const Actor agent{barrier.agent, barrier.phase_time};
-            checker.access(part.barrier, sizeof *part.barrier, AccessKind::atomic, true, code);
+            if (rank == self.cluster_rank) {
+                checker.access(part.barrier, sizeof *part.barrier, AccessKind::atomic, true, code);
+            }
             for_each_row(copy, [&](const TileRow& row) {
                 if (row.bytes != 0) {
                     checker.access_by_agent(agent, view, row.global, row.bytes, AccessKind::read,

@@ -53,9 +53,9 @@ private:
     // A thread's stores. Group g is committed if g < committed; the times are the checker's.
     struct Stores {
         unsigned committed = 0;
-        unsigned awaited = 0;  // groups that have at least read shared memory
-        bool open = false;     // the group `committed` has stores
-        Site site{};           // of the last store
+        unsigned awaited = 0;             // groups that have at least read shared memory
+        bool open = false;                // the group `committed` has stores
+        Site site{};                      // of the last store
         unsigned reader = 0, writer = 0;  // the checker's agents
         std::vector<std::uint32_t> last_times;
     };
@@ -71,8 +71,8 @@ private:
     void remember_layout(const TileCopy& copy, void* tile);
     Stores& stores_of(const Thread& thread);
 
-    std::vector<InFlight> in_flight_;                // the oldest first
-    std::unordered_map<unsigned, Stores> stores_;    // by the thread's number
+    std::vector<InFlight> in_flight_;              // the oldest first
+    std::unordered_map<unsigned, Stores> stores_;  // by the thread's number
     std::vector<LoadedTile> loaded_tiles_;
 };
 

@@ -64,7 +64,8 @@ public:
     void* shared_array(SharedSlot& slot, const char* name, std::size_t bytes,
                        std::size_t alignment);
     void* dynamic_shared() const { return current().block->shared_memory.dynamic(); }
-    // The counterpart of a variable in the running thread's shared memory in a block of the cluster.
+    // The counterpart of a variable in the running thread's shared memory in a block of the
+    // cluster.
     void* cluster_shared(Site site, void* shared, unsigned rank);
 
     // The running thread waits for something until it is woken.
@@ -147,7 +148,7 @@ private:
     ThreadCopies thread_copies_;
     Warpgroups warpgroups_;
     int slot_count_ = 0;
-    Fiber home_;  // the host thread that launched
+    Fiber home_;                                         // the host thread that launched
     std::unique_ptr<Block> blocks_[max_cluster_blocks];  // of the cluster, by rank
     std::unique_ptr<Thread[]> threads_;
     bool has_stack_[max_cluster_threads] = {};

@@ -93,8 +93,10 @@ bool Emulator::accept(const LaunchRequest& request) {
     const unsigned cluster = request.cluster_blocks;
     if (cluster == 0 || cluster > max_cluster_blocks || grid.x % cluster != 0) {
         start_report(ErrorCode::refused_launch);
-        report("clusters of %u blocks in a grid of %u in x; allowed are 1 to %u, which must divide "
-               "the grid", cluster, grid.x, max_cluster_blocks);
+        report(
+            "clusters of %u blocks in a grid of %u in x; allowed are 1 to %u, which must divide "
+            "the grid",
+            cluster, grid.x, max_cluster_blocks);
         return false;
     }
     if (cluster * threads > max_cluster_threads) {
@@ -241,7 +243,9 @@ void Emulator::finish_thread() {
     Warp& warp = warps_[self.warp];
     warpgroups_.check_finished_thread(self);
     bulk_copies_.check_finished_thread(self);
-    ++self.block->finished;
+    if (++self.block->finished == thread_count_ && cluster_blocks() > 1 && checker_.on) {
+        checker_.end_block(self.block->shared_memory);
+    }
     if (++finished_ == thread_count_ * cluster_blocks()) {
         bulk_copies_.check_finished_cluster();
     }

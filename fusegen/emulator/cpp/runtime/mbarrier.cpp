@@ -72,9 +72,27 @@ void Mbarriers::fence_init() {
 }
 
 void Mbarriers::arrive(Site site, std::uint64_t* address, unsigned bytes, const void* code) {
-    const Thread& self = Emulator::current();
     note(address, code);
     Mbarrier& barrier = find(site, address);
+    if (emulator().checker().on) {
+        emulator().checker().clocks().release(Emulator::current().number, barrier.released);
+    }
+    count_arrival(site, barrier, bytes);
+}
+
+void Mbarriers::arrive_remote(Site site, std::uint64_t* address, unsigned rank, const void* code) {
+    auto* remote = static_cast<std::uint64_t*>(emulator().cluster_shared(site, address, rank));
+    note(remote, code);
+    Mbarrier& barrier = find(site, remote);
+    if (emulator().checker().on) {
+        const unsigned self = Emulator::current().number;
+        emulator().checker().clocks().release_agents(self, barrier.released);
+    }
+    count_arrival(site, barrier, 0);
+}
+
+void Mbarriers::count_arrival(Site site, Mbarrier& barrier, unsigned bytes) {
+    const Thread& self = Emulator::current();
     if (barrier.missing == 0) {
         emulator().fail(self, "%s: the phase already has its %u arrivals and waits for %lld bytes",
                         SiteText(site).text, barrier.count,
@@ -85,9 +103,6 @@ void Mbarriers::arrive(Site site, std::uint64_t* address, unsigned bytes, const 
         emulator().fail(self, "%s: a phase of %lld bytes; a barrier counts up to %lld",
                         SiteText(site).text, static_cast<long long>(barrier.bytes_to_come),
                         static_cast<long long>(max_bytes));
-    }
-    if (emulator().checker().on) {
-        emulator().checker().clocks().release(self.number, barrier.released);
     }
     --barrier.missing;
     complete_phase_if_due(barrier);

@@ -15,11 +15,11 @@ struct Thread;
 // copies that complete on the barrier are one agent of the checker, whose time is the phase's.
 struct Mbarrier {
     const std::uint64_t* address;
-    unsigned count;                // arrivals that end a phase
-    unsigned missing;              // of this phase
-    std::int64_t bytes_to_come;    // of this phase
-    std::uint64_t phase;           // how many are complete
-    unsigned initialised_by;       // the thread's number
+    unsigned count;              // arrivals that end a phase
+    unsigned missing;            // of this phase
+    std::int64_t bytes_to_come;  // of this phase
+    std::uint64_t phase;         // how many are complete
+    unsigned initialised_by;     // the thread's number
     bool visible_to_copies;
     unsigned agent;
     std::uint32_t phase_time;
@@ -35,6 +35,7 @@ public:
     void init(Site site, std::uint64_t* address, unsigned count, const void* code);
     void fence_init();
     void arrive(Site site, std::uint64_t* address, unsigned bytes, const void* code);
+    void arrive_remote(Site site, std::uint64_t* address, unsigned rank, const void* code);
     void wait(Site site, std::uint64_t* address, unsigned parity, const void* code);
 
     // The barrier at `address`, which must have been initialised and left alone since.
@@ -45,6 +46,7 @@ public:
 
 private:
     void note(const std::uint64_t* address, const void* code);
+    void count_arrival(Site site, Mbarrier& barrier, unsigned bytes);
     void complete_phase_if_due(Mbarrier& barrier);
 
     std::unordered_map<const std::uint64_t*, Mbarrier> barriers_;

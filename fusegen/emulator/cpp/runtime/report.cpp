@@ -60,7 +60,8 @@ void Emulator::report_misaligned(const void* address, std::size_t bytes, const v
 void Emulator::report_stuck_cluster() {
     bool all_at_barrier = true;
     for_each_thread([&](const Thread& thread) {
-        all_at_barrier &= thread.waiting == Waiting::at_barrier || thread.waiting == Waiting::exited;
+        all_at_barrier &=
+            thread.waiting == Waiting::at_barrier || thread.waiting == Waiting::exited;
     });
     const uint3 index = blocks_[0]->index;
     start_report(ErrorCode::kernel_fault);

@@ -17,15 +17,16 @@ ThreadCopies::OfThread& ThreadCopies::of_current_thread() {
     return found->second;
 }
 
-void ThreadCopies::start(Site site, void* shared, const void* global, int valid,
-                         const void* code) {
+void ThreadCopies::start(Site site, void* shared, const void* global, int valid, const void* code) {
     const Thread& self = Emulator::current();
     const auto misaligned = [](const void* address) {
         return reinterpret_cast<std::uintptr_t>(address) % piece_bytes != 0;
     };
     if (!self.block->shared_memory.contains(shared) || misaligned(shared) || misaligned(global)) {
-        emulator().fail(self, "%s: it copies to shared memory, and both places must be multiples "
-                        "of 16 bytes", SiteText(site).text);
+        emulator().fail(self,
+                        "%s: it copies to shared memory, and both places must be multiples "
+                        "of 16 bytes",
+                        SiteText(site).text);
     }
     if (valid < 0 || valid > static_cast<int>(piece_bytes)) {
         emulator().fail(self, "%s: %d valid bytes; allowed are 0 to 16", SiteText(site).text,

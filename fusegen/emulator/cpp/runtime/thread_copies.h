@@ -33,8 +33,8 @@ private:
     // One thread's. Group g is committed if g < committed.
     struct OfThread {
         unsigned committed = 0;
-        unsigned agent = 0;            // the checker's
-        std::vector<Copy> in_flight;   // the oldest first
+        unsigned agent = 0;                     // the checker's
+        std::vector<Copy> in_flight;            // the oldest first
         std::vector<std::uint32_t> last_times;  // of each group, in the checker's clock
     };
 

@@ -28,9 +28,9 @@ inline std::size_t tile_bytes(const TileCopy& copy) {
 // A stretch of a tile's row: `bytes` of the tensor from `global`, which lie `offset` bytes into the
 // tile before the swizzle. The rest of the row lies outside the tensor.
 struct TileRow {
-    std::size_t offset;  // of the row
+    std::size_t offset;   // of the row
     std::size_t skipped;  // from the row's start to what lies inside the tensor
-    std::size_t bytes;   // inside the tensor; may be 0
+    std::size_t bytes;    // inside the tensor; may be 0
     char* global;
 };
 

@@ -68,8 +68,7 @@ void Warpgroups::multiply(Site site, const WgmmaOperands& operands, const void* 
         emulator().fail(self, "%s: the block's last warps are less than a warpgroup", text.text);
     }
     if (!self.wgmma.fenced) {
-        emulator().fail(self,
-                        "%s: a wgmma_fence is missing since the sums could last be touched",
+        emulator().fail(self, "%s: a wgmma_fence is missing since the sums could last be touched",
                         text.text);
     }
     if (group.arrived == 0) {
@@ -86,7 +85,8 @@ void Warpgroups::multiply(Site site, const WgmmaOperands& operands, const void* 
             }
         }
         if (first->wgmma.committed != self.wgmma.committed) {
-            emulator().fail(self, "%s: the threads of the warpgroup have committed %u and %u groups",
+            emulator().fail(self,
+                            "%s: the threads of the warpgroup have committed %u and %u groups",
                             text.text, self.wgmma.committed, first->wgmma.committed);
         }
     }

@@ -16,8 +16,8 @@ struct Thread;
 
 // How far a thread is with its products.
 struct WgmmaProgress {
-    unsigned committed = 0;      // groups
-    bool fenced = false;         // since it may last have touched its sums
+    unsigned committed = 0;       // groups
+    bool fenced = false;          // since it may last have touched its sums
     unsigned sums_in_flight = 0;  // that it must not touch
 };
 

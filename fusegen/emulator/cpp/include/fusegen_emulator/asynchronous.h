@@ -47,8 +47,7 @@ void fusegen_emulator_mbarrier_arrive_remote(fusegen_emulator::Site site, std::u
 void fusegen_emulator_mbarrier_wait(fusegen_emulator::Site site, std::uint64_t* barrier,
                                     unsigned parity);
 
-void fusegen_emulator_tma_load(fusegen_emulator::Site site,
-                               const fusegen_emulator::TileCopy* copy);
+void fusegen_emulator_tma_load(fusegen_emulator::Site site, const fusegen_emulator::TileCopy* copy);
 void fusegen_emulator_tma_store(fusegen_emulator::Site site,
                                 const fusegen_emulator::TileCopy* copy);
 void fusegen_emulator_tma_store_commit();

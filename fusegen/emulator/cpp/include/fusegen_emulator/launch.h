@@ -12,9 +12,9 @@ constexpr bool instrumented = false;
 #endif
 
 template <class... Parameters, class... Arguments>
-void launch_clusters(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid,
-                     dim3 block, unsigned cluster_blocks, std::size_t shared_bytes,
-                     void* /*stream*/, Arguments... arguments) {
+void launch_clusters(void (*kernel)(Parameters...), const char* kernel_name, dim3 grid, dim3 block,
+                     unsigned cluster_blocks, std::size_t shared_bytes, void* /*stream*/,
+                     Arguments... arguments) {
     auto body = [=]() FUSEGEN_EMULATOR_UNCHECKED { kernel(arguments...); };
     using Body = decltype(body);
     const LaunchRequest request{kernel_name,

@@ -40,10 +40,9 @@ inline float half_of(std::uint32_t word, int i) {
 
 namespace fusegen {
 
-__forceinline__ void cp_async(
-    void* shared, const void* global, int valid = 16,
-    fusegen_emulator::Site site =
-        fusegen_emulator::caller_site(fusegen_emulator::Operation::cp_async)) {
+__forceinline__ void cp_async(void* shared, const void* global, int valid = 16,
+                              fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                  fusegen_emulator::Operation::cp_async)) {
     fusegen_emulator_cp_async(site, shared, global, valid);
 }
 
@@ -90,9 +89,9 @@ __forceinline__ void stmatrix(void* row, const std::uint32_t (&fragments)[4],
 }
 
 template <class T>
-inline void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                         fusegen_emulator::Site site = fusegen_emulator::caller_site(
-                             fusegen_emulator::Operation::mma)) {
+inline void mma_m16n8k16(
+    float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+    fusegen_emulator::Site site = fusegen_emulator::caller_site(fusegen_emulator::Operation::mma)) {
     using fusegen_emulator::half_of;
     using fusegen_emulator::MmaOperands;
     static_assert(is_16_bit_float<T>, "float16 or bfloat16");

@@ -29,8 +29,8 @@ __forceinline__ void tma_store_2d(const fusegen_emulator::TensorMap& map, const 
                                   int y,
                                   fusegen_emulator::Site site = fusegen_emulator::caller_site(
                                       fusegen_emulator::Operation::tma_store)) {
-    const fusegen_emulator::TileCopy copy{const_cast<void*>(shared), &map, {x, y, 0}, 2, nullptr,
-                                          0};
+    const fusegen_emulator::TileCopy copy{
+        const_cast<void*>(shared), &map, {x, y, 0}, 2, nullptr, 0};
     fusegen_emulator_tma_store(site, &copy);
 }
 
@@ -38,8 +38,8 @@ __forceinline__ void tma_store_3d(const fusegen_emulator::TensorMap& map, const 
                                   int y, int z,
                                   fusegen_emulator::Site site = fusegen_emulator::caller_site(
                                       fusegen_emulator::Operation::tma_store)) {
-    const fusegen_emulator::TileCopy copy{const_cast<void*>(shared), &map, {x, y, z}, 3, nullptr,
-                                          0};
+    const fusegen_emulator::TileCopy copy{
+        const_cast<void*>(shared), &map, {x, y, z}, 3, nullptr, 0};
     fusegen_emulator_tma_store(site, &copy);
 }
 

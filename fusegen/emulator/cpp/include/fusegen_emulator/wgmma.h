@@ -26,8 +26,8 @@ constexpr fusegen_emulator::OperandType wgmma_operand_type =
 template <class T, int n, Major major_a = Major::k, Major major_b = Major::k>
 __forceinline__ void wgmma(float (&d)[n / 2], std::uint64_t descriptor_a,
                            std::uint64_t descriptor_b, bool accumulate,
-                           fusegen_emulator::Site site = fusegen_emulator::caller_site(
-                               fusegen_emulator::Operation::wgmma)) {
+                           fusegen_emulator::Site site =
+                               fusegen_emulator::caller_site(fusegen_emulator::Operation::wgmma)) {
     static_assert(n % 16 == 0 && n >= 16 && n <= 256, "N is a multiple of 16 up to 256");
     static_assert(is_16_bit_float<T> || std::is_same<T, float>::value, "not a type of wgmma");
     static_assert(is_16_bit_float<T> || (major_a == Major::k && major_b == Major::k),
