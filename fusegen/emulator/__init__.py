@@ -2,8 +2,11 @@
 
 A kernel library built with `compile_flags` needs the runtime library, built once from
 `runtime_sources` with `runtime_compile_flags` and loaded by `load_runtime` before any kernel
-library. With `check`, every memory access of a kernel is watched for races, bounds and
-uninitialised reads.
+library. The asynchronous parts of compute capability 9.0 (barriers in shared memory, bulk copies,
+wgmma, clusters) and of 8.0 (cp.async, mma.sync) run through the wrappers of `fusegen/hopper.cuh`
+and `fusegen/mma.cuh`; what runs by itself completes as late as can be under seed 0, and at moments
+drawn from any other seed. With `check`, every memory access of a kernel is watched for races,
+bounds and uninitialised reads.
 """
 
 from fusegen.emulator.build import (

@@ -50,7 +50,7 @@ def move_tile(
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("at", [(0, 0), (4, 8), (13, 17), (-3, -5), (100, 0), (0, -16)])
-@pytest.mark.parametrize("to", [(0, 0), (4, 8), (9, 21), (-7, -1), (-16, 0)])
+@pytest.mark.parametrize("to", [(0, 0), (4, 8), (9, 21), (100, 0)])
 def test_tiles_at_the_edges(
     runtime: EmulatorRuntime,
     load_kernel: LoadKernel,
@@ -84,6 +84,16 @@ def test_faults_of_copies(
         assert report is not None
         assert re.search(says, report), report
         assert any(place in report for place in fault_places("hopper_tensor_map", fault)), report
+
+
+@pytest.mark.parametrize("to", [(-1, 0), (0, -16)])
+def test_a_store_must_not_begin_before_the_tensor(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, to: tuple[int, int]
+) -> None:
+    report, _, _ = move_tile(runtime, load_kernel("hopper_tensor_map"), (0, 0), to)
+    assert report is not None
+    assert "a store's must not begin before the tensor" in report
+    assert any(place in report for place in fault_places("hopper_tensor_map", "NEGATIVE_STORE"))
 
 
 NONE, ADDRESS, STRIDE, SIZE, BOX, SWIZZLE = range(6)

@@ -2,8 +2,10 @@
 // (PTX ISA, "Data Movement and Conversion Instructions: Tensor copy"). Compute capability 9.0.
 //
 // One thread issues a copy; it runs by itself. Coordinates count elements, innermost dimension (x)
-// first. Where a tile reaches beyond the tensor, loads bring zeros and stores write nothing.
-// A tile in shared memory must be 1024-byte aligned when its tensor map swizzles, else 128-byte.
+// first. Where a tile reaches beyond the tensor, loads bring zeros and stores write nothing; a
+// load's tile may begin before the tensor, a store's must not (CUDA programming guide, tensor
+// copies). A tile in shared memory must be 1024-byte aligned when its tensor map swizzles, else
+// 128-byte.
 #pragma once
 
 #include "mbarrier.cuh"

@@ -162,7 +162,8 @@ __global__ void __launch_bounds__(block_threads, 1)
         for (int tile = first_tile; tile < tiles; tile += tile_step) {
             int row, column;
             order.find(tile, row, column);
-            // Set to zero rather than left to the first product: ptxas would serialise the products.
+            // Set to zero rather than left to the first product: ptxas would serialise the
+            // products.
             float sums[tile_n / 2] = {};
             [[maybe_unused]] int last_stage = 0;
             for (int step = 0; step < steps; ++step, place.advance()) {

@@ -28,6 +28,7 @@ __global__ void move_tile(const __grid_constant__ TensorMap source,
         mbarrier_wait(loaded, 0);
 #endif
         // found: LOAD_NOT_AWAITED
+        // found: NEGATIVE_STORE
         tma_store_2d(target, shared, to_x, to_y);
         tma_store_commit();
         tma_store_wait<0>();

@@ -143,6 +143,14 @@ BulkCopies::Stores& BulkCopies::stores_of(const Thread& thread) {
 void BulkCopies::store(Site site, const TileCopy& copy, const void* code) {
     const Thread& self = Emulator::current();
     check_copy(site, copy);
+    for (unsigned i = 0; i < copy.rank; ++i) {
+        if (copy.at[i] < 0) {
+            emulator().fail(self,
+                            "%s: the tile begins at %d, and a store's must not begin before "
+                            "the tensor",
+                            SiteText(site).text, copy.at[i]);
+        }
+    }
     Stores& stores = stores_of(self);
     stores.open = true;
     stores.site = site;
