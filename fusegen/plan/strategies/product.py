@@ -109,7 +109,7 @@ def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
     stores_of(group, context, evaluator)  # refuses results that are not one a row
     reductions = reduced_by_node(group, evaluator)
     parts = (columns + (TILE.columns - 1)) // TILE.columns
-    states = state_stores(reductions, domain, parts)
+    states = state_stores(reductions, context, domain, parts)
     source = evaluator.expressions.intern(Accumulator(node.dtype, "accumulator"))
     program = build_program(domain, (), (), tuple(reductions.values()), keep=True, source=source)
     if len(program.phases) != 1:

@@ -77,7 +77,7 @@ def plan_split(group: Group, context: Context) -> tuple[RowPlan, ...]:
     parts = _parts(domain, shape, context)
     if parts < 2:
         raise NotApplicable("the rows alone keep the whole device busy, or are short")
-    states = state_stores(reductions, domain, Integer.of(parts))
+    states = state_stores(reductions, context, domain, Integer.of(parts))
     partial = replace(program, states=tuple(dict.fromkeys(states.values())))
     first = replace(
         _row_plan(group, partial, partial, replace(shape, parts=parts), context),
@@ -164,14 +164,17 @@ def reduced_by_node(group: Group, evaluator: Evaluator) -> dict[Node, Reduced]:
 
 
 def state_stores(
-    reductions: Mapping[Node, Reduced], domain: Domain, parts: Integer
+    reductions: Mapping[Node, Reduced], context: Context, domain: Domain, parts: Integer
 ) -> dict[Node, StateStore]:
     """A workspace for each reduction's partial states; equal reductions share one."""
+    taken = {buffer.name for buffer in context.buffers.values()}
     made: dict[Reduced, StateStore] = {}
     for node, reduction in reductions.items():
         dtype = accumulator_dtype(reduction.operand.dtype)
         size = domain.rows * parts * state_bytes(reduction.monoid, dtype)
-        name = f"{node.name or node.operation.name}_states"
+        name = f"{context.buffers[node].name}_states"  # as distinct as the reductions' own names
+        while name in taken:
+            name = f"{name}_"
         buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), DType.UINT8))
         made.setdefault(reduction, StateStore(buffer, reduction, dtype))
     return {node: made[reduction] for node, reduction in reductions.items()}

@@ -1,0 +1,253 @@
+"""Which operations share a kernel, and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from fusegen.codegen.cuda import cuda_source
+from fusegen.frontend import Source, elaborate, parse
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.passes import pipeline
+from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.cost import H100, SizeHints
+from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.plan.kernels import (
+    ElementwisePlan,
+    GroupEpilogue,
+    LibraryPlan,
+    ModulePlan,
+    PartialEpilogue,
+    ProductPlan,
+    RowMapping,
+    RowPlan,
+    Step,
+)
+from fusegen.plan.module import plan_module
+from fusegen.plan.strategies import judge
+from tests.emulated import apply, graph, planned, value
+from tests.kernels.families import add, gelu, linear, mul, softmax
+from tests.random_graphs import random_graphs
+
+CHAINS = Path(__file__).parents[2] / "examples" / "kernelbench"
+
+
+def chain(number: int, dtype: DType = DType.FLOAT32) -> ModulePlan:
+    """The plan of one of the five chains at full size."""
+    text = (CHAINS / f"l2_{number}.fuse").read_text(encoding="utf-8")
+    found = elaborate(parse(Source("chain.fuse", text)), dtype=dtype).graph
+    hints = {"batch": 128 if number == 21 else 1024, "height": 256, "width": 256}
+    return plan_module(pipeline.run(found), dtype, SizeHints(hints))
+
+
+def kinds(plan: ModulePlan) -> list[type[Step]]:
+    return [type(step) for step in plan.steps]
+
+
+def workspace_bytes(plan: ModulePlan, hints: Mapping[str, int]) -> int:
+    return sum(SizeHints(hints).value(buffer.bytes) for buffer in plan.workspaces)
+
+
+@pytest.mark.parametrize("number", [62, 88, 94])
+def test_products_with_group_statistics_are_one_kernel(number: int) -> None:
+    plan = chain(number)
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan) and isinstance(step.epilogue, GroupEpilogue)
+    assert not plan.workspaces
+
+
+def test_the_product_of_chain_64_is_never_stored() -> None:
+    plan = chain(64)
+    first, second = plan.steps
+    assert isinstance(first, ProductPlan) and isinstance(first.epilogue, PartialEpilogue)
+    assert isinstance(second, RowPlan)
+    product_bytes = 1024 * 8192 * 4
+    assert workspace_bytes(plan, {"batch": 1024}) <= product_bytes // 16
+
+
+def test_chain_21_is_one_library_call_and_what_is_fused_around_it() -> None:
+    plan = chain(21)
+    assert kinds(plan).count(LibraryPlan) == 1 and len(plan.steps) <= 3
+    assert isinstance(plan.steps[0], LibraryPlan)
+
+
+X, W = value("x", "n", 256), value("w", 256)
+
+
+def one_kernel(*results: Node, inputs: tuple[Node, ...] = (X, W)) -> Step:
+    (step,) = planned(graph(inputs, *results)).steps
+    return step
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param((gelu(mul(add(X, 1.0), W)),), id="a chain"),
+        pytest.param((gelu(X), mul(X, 2.0)), id="two results of one input"),
+        pytest.param((gelu(X), apply("relu", mul(gelu(X), W))), id="a result that is used again"),
+        pytest.param((apply("cat", gelu(X), apply("relu", X), dim=1),), id="joined"),
+        pytest.param((gelu(apply("permute", X, dims=(1, 0))),), id="a view between"),
+    ],
+)
+def test_elementwise_operations_are_one_kernel(results: tuple[Node, ...]) -> None:
+    assert isinstance(one_kernel(*results), ElementwisePlan)
+
+
+NORM = apply("layer_norm", X, W, W, normalized_shape=(256,))
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param((add(gelu(NORM), X),), id="layer norm, gelu, residual"),
+        pytest.param((softmax(add(mul(X, 0.125), W)),), id="softmax with scale and mask"),
+        pytest.param((apply("rms_norm", X, W, normalized_shape=(256,)),), id="rms norm"),
+        pytest.param((apply("log_softmax", X, dim=1),), id="log softmax"),
+        pytest.param((apply("sum", X, dim=1), apply("amax", X, dim=1)), id="two reductions"),
+        pytest.param((NORM, apply("rms_norm", X, W, normalized_shape=(256,))), id="two norms"),
+        pytest.param((apply("logsumexp", gelu(X), dim=1), gelu(X)), id="a prologue kept"),
+    ],
+)
+def test_what_needs_one_row_at_a_time_is_one_kernel(results: tuple[Node, ...]) -> None:
+    step = one_kernel(*results)
+    assert isinstance(step, RowPlan) and step.mapping is RowMapping.WARP
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "mapping", "parts"),
+    [
+        (("n", 256), 1, RowMapping.WARP, 1),
+        (("n", 8192), 1, RowMapping.BLOCK, 1),
+        (("n", 4096), 0, RowMapping.OUTER, 1),
+        ((2, 1 << 20), 1, RowMapping.BLOCK, 132),
+        ((1 << 16, 64), 0, RowMapping.OUTER, 132),
+    ],
+)
+def test_threads_lie_along_memory_and_fill_the_device(
+    shape: tuple[int | str, ...], dim: int, mapping: RowMapping, parts: int
+) -> None:
+    x = value("x", *shape)
+    first, *finish = planned(graph([x], apply("sum", x, dim=dim))).steps
+    assert isinstance(first, RowPlan)
+    assert (first.mapping, first.parts) == (mapping, parts)
+    assert len(finish) == (parts > 1)
+
+
+def refusals(result: Node, *inputs: Node) -> dict[str, str]:
+    """What the strategies say against all of a graph's operations in one group."""
+    order = topological(pipeline.run(graph(inputs, result)).roots)
+    buffers = {
+        node: Buffer(f"b{i}", BufferRole.WORKSPACE, node.type) for i, node in enumerate(order)
+    }
+    nodes = tuple(node for node in order if isinstance(node.operation, COMPUTED))
+    return dict(judge(Group(nodes, nodes[-1:]), Context(buffers, H100, SizeHints())).refusals)
+
+
+A, B = value("a", "n", 64), value("b", 600, 64)
+PRODUCT = linear(A, B)
+S = value("s", 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("result", "strategy", "reason"),
+    [
+        (gelu(X), "rows in one kernel", "nothing is reduced"),
+        (softmax(X), "elementwise", "something in the group is not elementwise"),
+        (
+            softmax(X),
+            "rows split across blocks",
+            "a reduction needs the result of another one over the same row",
+        ),
+        (
+            apply("sum", X, dim=1),
+            "rows split across blocks",
+            "the rows alone keep the whole device busy, or are short",
+        ),
+        (
+            apply("group_norm", PRODUCT, num_groups=3),
+            "product with groups inside the tile",
+            "groups of 200 columns do not fit into a tile",
+        ),
+        (
+            softmax(PRODUCT),
+            "product with partial row reductions",
+            "the product's elements are needed elsewhere, so they are stored anyway",
+        ),
+        (
+            apply("matmul", PRODUCT, apply("relu", value("c", 600, 8))),
+            "product with elementwise epilogue",
+            "the group has not exactly one matrix product",
+        ),
+        (
+            apply("sub", S, apply("sum", S, dim=1)),
+            "rows in one kernel",
+            "sum is needed at another row than the kernel's own",
+        ),
+        (
+            apply("sub", X, apply("sum", X, dim=0)),
+            "product with groups inside the tile",
+            "the group has not exactly one matrix product",
+        ),
+    ],
+)
+def test_refusals_say_why(result: Node, strategy: str, reason: str) -> None:
+    assert refusals(result, X, W, A, B, S)[strategy] == reason
+
+
+def test_two_norms_over_different_dims_are_two_kernels() -> None:
+    x = value("x", "n", 8192)
+    plan = planned(graph([x], softmax(softmax(x, 1), 0)))
+    assert kinds(plan) == [RowPlan, RowPlan]
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param((gelu(X),), id="elementwise"),
+        pytest.param((softmax(X),), id="rows"),
+        pytest.param((linear(A, B),), id="product"),
+        pytest.param((apply("logsumexp", linear(A, B), dim=1),), id="product rows"),
+    ],
+)
+def test_costs_are_those_of_inputs_and_results(results: tuple[Node, ...]) -> None:
+    """Nothing is read or written twice in these, but for small states of the product's rows."""
+    inputs = (A, B) if results[0].shape[0] == A.shape[0] and X not in _below(results[0]) else (X,)
+    plan = planned(graph(inputs, *results), {"n": 1 << 14})
+    hints = SizeHints({"n": 1 << 14})
+    given = sum(hints.value(buffer.bytes) for buffer in plan.arguments)
+    made = sum(hints.value(buffer.bytes) for buffer in plan.results)
+    states = sum(hints.value(buffer.bytes) for buffer in plan.workspaces)
+    assert sum(step.cost.reads for step in plan.steps) == given + states
+    assert sum(step.cost.writes for step in plan.steps) == made + states
+    assert all(0 < step.cost.floor(H100) < step.cost.estimate(H100) for step in plan.steps)
+
+
+def _below(node: Node) -> tuple[Node, ...]:
+    return topological((node,))
+
+
+@settings(max_examples=150)
+@given(drawn=random_graphs())
+def test_steps_run_in_order_and_make_every_result_once(drawn: Graph) -> None:
+    plan = planned(drawn)
+    available = {buffer.name for buffer in plan.arguments}
+    for step in plan.steps:
+        reads = _reads(step)
+        assert reads <= available, f"{reads - available} read before they are written"
+        written = [buffer.name for buffer in step.written]
+        assert not available & set(written) and len(set(written)) == len(written)
+        available |= set(written)
+    assert {buffer.name for buffer in plan.results} <= available
+
+
+def _reads(step: Step) -> set[str]:
+    if isinstance(step, LibraryPlan):
+        return {buffer.name for buffer in step.operands}
+    (signature,) = cuda_source(
+        ModulePlan("m", DType.FLOAT32, (), (), (), (step,)), ()
+    ).launchers.values()
+    return {buffer.name for buffer in signature.reads}
