@@ -73,7 +73,7 @@ def planned(graph: Graph, hints: Mapping[str, int] | None = None) -> ModulePlan:
 
 def cuda_text(plan: ModulePlan) -> str:
     """The `.cu` file of a plan."""
-    return cuda_source(plan, (f"{plan.name}.",)).text
+    return cuda_source(plan, (f"{plan.graph.name}.",)).text
 
 
 @dataclass(frozen=True)

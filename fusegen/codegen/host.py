@@ -16,6 +16,7 @@ from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import LibraryCall, Parameter, ParameterKind
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, Step
+from fusegen.plan.sizes import definitions
 
 SCALAR_TYPES = {
     DType.BOOL: "Bool",
@@ -58,6 +59,7 @@ class BindingText:
     operator: str
     kernels: tuple[Launcher, ...]
     sizes: tuple[NamedSize, ...]
+    defined_sizes: tuple[str, ...]
     parameters: tuple[str, ...]
     arguments: tuple[str, ...]
     checks: tuple[str, ...]
@@ -83,7 +85,7 @@ def binding_source(
     name for each argument's buffer (`gemm.weight` for `gemm_weight`); `batches` how many values
     each channel of a batch norm in training has, by the layer's path.
     """
-    writer = _Writer.of(plan, operator)
+    writer = _Writer.of(plan, launchers, operator)
     results = tuple(writer.variables[buffer.name] for buffer in plan.results)
     single = len(results) == 1
     names = [writer.variables[buffer.name] for buffer in plan.arguments]
@@ -91,7 +93,8 @@ def binding_source(
         header=header,
         operator=operator,
         kernels=tuple(writer.declaration(*item) for item in launchers.items()),
-        sizes=tuple(NamedSize(name, symbol.name) for symbol, name in writer.symbols.items()),
+        sizes=tuple(NamedSize(writer.symbols[s], s.name) for s in writer.given),
+        defined_sizes=tuple(writer.definition(s) for s in writer.defined),
         parameters=tuple(f"const Tensor& {name}" for name in names),
         arguments=tuple(names),
         checks=(
@@ -112,20 +115,35 @@ def binding_source(
 
 @dataclass
 class _Writer:
-    """Writes the binding's statements; `symbols` and `variables` give sizes and buffers names."""
+    """Writes the binding's statements; `symbols` and `variables` give sizes and buffers names.
 
+    `given` sizes are those of the arguments, `defined` ones follow from them.
+    """
+
+    given: tuple[Symbol, ...]
+    defined: tuple[Symbol, ...]
     symbols: dict[Symbol, str]
     variables: dict[str, str]
     results: dict[str, Buffer]
 
     @staticmethod
-    def of(plan: ModulePlan, operator: str) -> _Writer:
+    def of(plan: ModulePlan, launchers: Mapping[str, Signature], operator: str) -> _Writer:
         names = Names({operator, *SKELETON})
         buffers = (*plan.arguments, *plan.results, *plan.workspaces)
         variables = {buffer.name: names.fresh(buffer.name) for buffer in buffers}
         found = {s for b in plan.arguments for size in b.shape for s in size.symbols()}
-        symbols = {s: names.fresh(s.name) for s in sorted(found, key=lambda s: s.name)}
-        return _Writer(symbols, variables, {b.name: b for b in plan.results})
+        given = tuple(sorted(found, key=lambda s: s.name))
+        passed = [symbol for launcher in launchers.values() for symbol in launcher.sizes]
+        sizes = [size for buffer in buffers for size in buffer.shape]
+        defined = definitions((*sizes, *(Integer.of_atom(symbol) for symbol in passed)))
+        symbols = {s: names.fresh(s.name) for s in (*given, *defined)}
+        return _Writer(given, defined, symbols, variables, {b.name: b for b in plan.results})
+
+    def definition(self, symbol: Symbol) -> str:
+        """The declaration of a size that follows from others."""
+        assert symbol.definition is not None
+        value = integer(symbol.definition, self.symbols)
+        return f"const int64_t {self.symbols[symbol]} = {value};"
 
     def declaration(self, name: str, signature: Signature) -> Launcher:
         parameters = []

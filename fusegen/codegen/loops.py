@@ -62,10 +62,10 @@ class VectorLoop:
         return f"{variable}[element] = {converted};"
 
     def _at_first(self) -> dict[Symbol, Integer]:
-        (symbol,) = (s for s in self.step.symbols() if self.step == Integer((((s,), 1),)))
+        (symbol,) = (s for s in self.step.symbols() if self.step == Integer.of_atom(s))
         start = Symbol(self.first, symbol.extent)
         self.scope.symbols[start] = self.first
-        return {symbol: Integer((((start,), 1),))}
+        return {symbol: Integer.of_atom(start)}
 
 
 def scalar_load(scope: Scope) -> Callable[[Load], str]:

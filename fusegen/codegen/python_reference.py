@@ -93,7 +93,7 @@ def _origins(tensors: tuple[Node, ...], texts: dict[Node, str]) -> dict[Symbol, 
     for node in tensors:
         for dim, size in enumerate(node.shape):
             for symbol in size.symbols():
-                if size == Integer((((symbol,), 1),)):
+                if size == Integer.of_atom(symbol):
                     origins.setdefault(symbol, f"{texts[node]}.shape[{dim}]")
     return origins
 

@@ -83,7 +83,7 @@ def explain(
     graph = decomposed(chosen, DType(dtype), training=False)
     plan = plan_module(graph, DType(dtype), hints)
     dump_plan(chosen.name, plan)
-    return Explanation.of(plan, boundaries(graph, plan, hints))
+    return Explanation.of(plan, boundaries(plan, hints))
 
 
 def run(

@@ -17,10 +17,11 @@ from typing import Union  # at run time `|` does not take the forward reference 
 @dataclass(frozen=True)
 class Symbol:
     """A name that stands for a number: a size (at least 1 inside a kernel), or, with an `extent`,
-    a coordinate that runs from 0 to `extent - 1`."""
+    a coordinate that runs from 0 to `extent - 1`. A size may be defined by others."""
 
     name: str
     extent: Integer | None = None
+    definition: Integer | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -67,10 +68,15 @@ class Integer:
         return Integer((((), value),) if value else ())
 
     @staticmethod
+    def of_atom(atom: Atom) -> Integer:
+        """The expression that is just the atom."""
+        return Integer((((atom,), 1),))
+
+    @staticmethod
     def symbol(name: str, extent: IntegerLike | None = None) -> Integer:
         """The expression for one size, or for one coordinate below `extent`."""
         limit = None if extent is None else Integer.of(extent)
-        return Integer((((Symbol(name, limit),), 1),))
+        return Integer.of_atom(Symbol(name, limit))
 
     @cached_property
     def _hash(self) -> int:
@@ -143,7 +149,7 @@ class Integer:
             above, below = _split(rest, factor)
             if is_below(below, factor):  # (f * a + b) % (f * g) == f * (a % g) + b for b < f
                 return factor * (above % _whole_quotient(divisor, factor)) + below
-        return Integer((((Remainder(rest, divisor),), 1),))
+        return Integer.of_atom(Remainder(rest, divisor))
 
     def substitute(self, values: Mapping[Symbol, IntegerLike]) -> Integer:
         """The expression with symbols replaced, simplified again."""
@@ -154,7 +160,7 @@ class Integer:
             term = Integer.of(coefficient)
             for atom in monomial:
                 if isinstance(atom, Symbol):
-                    term = term * values.get(atom, Integer((((atom,), 1),)))
+                    term = term * values.get(atom, Integer.of_atom(atom))
                 elif isinstance(atom, Quotient):
                     term = term * (
                         atom.numerator.substitute(values) // atom.denominator.substitute(values)
@@ -168,7 +174,11 @@ class Integer:
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """Its value for given sizes, by symbol name; KeyError names a symbol that has none."""
-        bound = self.substitute({s: sizes[s.name] for s in self.symbols()}).constant
+        values = {
+            s: s.definition.evaluate(sizes) if s.definition is not None else sizes[s.name]
+            for s in self.symbols()
+        }
+        bound = self.substitute(values).constant
         assert bound is not None
         return bound
 
@@ -212,7 +222,7 @@ def is_never_negative(value: Integer) -> bool:
         elif coefficient < 0:  # quotients and remainders are never negative
             return False
     rest = Integer(tuple(plain))
-    raised = {s: Integer((((s,), 1),)) + 1 for s in rest.symbols() if s.extent is None}
+    raised = {s: Integer.of_atom(s) + 1 for s in rest.symbols() if s.extent is None}
     return all(c >= 0 for _, c in rest.substitute(raised).terms)
 
 
@@ -231,7 +241,7 @@ def maximum(value: Integer) -> Integer:
             elif atom.extent is not None:
                 term = term * (atom.extent - 1)
             else:
-                term = term * Integer((((atom,), 1),))
+                term = term * Integer.of_atom(atom)
         total = total + term
     return total
 
@@ -293,8 +303,8 @@ def _quotient(numerator: Integer, denominator: Integer) -> Integer:
     if len(numerator.terms) == 1 and numerator.terms[0][1] == 1 and len(numerator.terms[0][0]) == 1:
         inner = numerator.terms[0][0][0]
         if isinstance(inner, Quotient):  # (x // a) // b == x // (a * b)
-            return Integer((((Quotient(inner.numerator, inner.denominator * denominator),), 1),))
-    return Integer((((Quotient(numerator, denominator),), 1),))
+            return Integer.of_atom(Quotient(inner.numerator, inner.denominator * denominator))
+    return Integer.of_atom(Quotient(numerator, denominator))
 
 
 def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
@@ -319,7 +329,7 @@ def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
         )
         step = divide_exactly(_combine(coefficient.terms), divisor)
         if step is not None and step.terms:
-            part = step * Integer((((symbol,), 1),))
+            part = step * Integer.of_atom(symbol)
             whole, rest = whole + part, rest - part * divisor
     return whole, rest
 

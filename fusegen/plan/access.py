@@ -18,7 +18,7 @@ class Access(Enum):
 def access(position: Integer, step: Integer, vector: int, multiple: Integer = ONE) -> Access:
     """How `position` moves over `vector` steps of the loop variable `step`, which starts at a
     multiple of `vector`. `multiple` is a size known to be a multiple of `vector` too."""
-    (symbol,) = (s for s in step.symbols() if step == Integer((((s,), 1),)))
+    (symbol,) = (s for s in step.symbols() if step == Integer.of_atom(s))
     run = _run(position, symbol, vector, multiple)
     if run is None:
         return Access.SCATTERED
@@ -59,7 +59,7 @@ def _constant_factor(term: Integer, symbol: Symbol, vector: int, multiple: Integ
     """For a product of atoms that stays the same over the vector: whether it is aligned."""
     ((monomial, coefficient),) = term.terms
     for atom in monomial:
-        if symbol in Integer((((atom,), 1),)).symbols():
+        if symbol in Integer.of_atom(atom).symbols():
             run = _atom_run(atom, symbol, vector, multiple)
             if run is None or run[0]:
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ir.graph import Node, topological
 from fusegen.ops.record import LibraryCall, Product, Reduction
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
@@ -24,12 +24,13 @@ class Boundary:
 
 
 def boundaries(
-    graph: Graph, plan: ModulePlan, hints: SizeHints | None = None, device: Device = H100
+    plan: ModulePlan, hints: SizeHints | None = None, device: Device = H100
 ) -> tuple[Boundary, ...]:
-    """The boundaries of a plan of `graph`, a decomposed graph, under the hints it was made with.
+    """The boundaries of a plan, under the hints it was made with.
 
     Steps of one group, such as a product's partial results and their merging, have none.
     """
+    graph = plan.graph
     dependencies = Dependencies.of(graph)
     context = Context(buffers_of(graph), device, hints or SizeHints())
     rank = {node: position for position, node in enumerate(topological(graph.roots))}

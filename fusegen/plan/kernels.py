@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Graph, Node
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Cost
@@ -293,11 +293,11 @@ Step = ElementwisePlan | RowPlan | ProductPlan | LibraryPlan
 class ModulePlan:
     """Everything one call of the module does: `steps` in order, from `arguments` to `results`.
 
-    `results` are the buffers behind the graph's roots, in their order. `workspaces` are allocated
-    for the call.
+    `graph` is what was planned, with names for sizes that are sums. `results` are the buffers
+    behind its roots, in their order; `workspaces` are allocated for the call.
     """
 
-    name: str
+    graph: Graph
     dtype: DType
     arguments: tuple[Buffer, ...]
     results: tuple[Buffer, ...]

@@ -13,6 +13,7 @@ from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import COMPUTED, Context, Group
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
 from fusegen.plan.partition import Part, partition
+from fusegen.plan.sizes import name_sizes
 
 # How many operations' names a kernel's name is made of.
 NAME_PARTS = 3
@@ -26,6 +27,7 @@ def plan_module(
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
     """
     hints = hints or SizeHints()
+    graph = name_sizes(graph)
     buffers = buffers_of(graph)
     parts = partition(graph, Context(buffers, device, hints))
     steps = _named(graph, parts)
@@ -33,7 +35,7 @@ def plan_module(
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)
     written = dict.fromkeys(buffer for step in steps for buffer in step.written)
     workspaces = tuple(buffer for buffer in written if buffer.role is BufferRole.WORKSPACE)
-    return ModulePlan(graph.name, dtype, arguments, results, workspaces, steps)
+    return ModulePlan(graph, dtype, arguments, results, workspaces, steps)
 
 
 def base(node: Node) -> Node:

@@ -12,7 +12,7 @@ from fusegen.plan.module import plan_module
 def reasons(body: str) -> list[str]:
     text = f"model M:\n    input x: [n, 64]\n    w = Linear(64, 64)\n    return {body}\n"
     graph = pipeline.run(elaborate(parse(Source("m.fuse", text))).graph)
-    return [b.why for b in boundaries(graph, plan_module(graph, DType.FLOAT32))]
+    return [b.why for b in boundaries(plan_module(graph, DType.FLOAT32))]
 
 
 def test_one_kernel_has_none() -> None:
