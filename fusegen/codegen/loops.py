@@ -31,12 +31,15 @@ class VectorLoop:
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
 
+    def is_contiguous(self, position: Integer) -> bool:
+        """Whether a vector's elements at `position` are neighbours, so that one access does."""
+        return access(position, self.step, self.vector, self.multiple) is Access.CONTIGUOUS
+
     def load(self, load: Load) -> str:
         """The right side for a load inside the element loop: an element of a vector loaded ahead
         where neighbours lie together, else a load of its own."""
-        kind = access(load.offset, self.step, self.vector, self.multiple)
         name = self.scope.buffer(load.buffer)
-        if kind is not Access.CONTIGUOUS:
+        if not self.is_contiguous(load.offset):
             return scalar_load(self.scope)(load)
         if load not in self.vectors:
             variable = self.scope.names.fresh(f"{name}_vector")
@@ -53,7 +56,7 @@ class VectorLoop:
         name = self.scope.buffer(store.buffer)
         dtype = storage_type(store.buffer.dtype)
         converted = f"convert<{dtype}>({value})"
-        if access(store.position, self.step, self.vector, self.multiple) is not Access.CONTIGUOUS:
+        if not self.is_contiguous(store.position):
             return f"{name}[{self.scope.text(store.position)}] = {converted};"
         variable = self.scope.names.fresh(f"{name}_vector")
         address = self.scope.text(store.position.substitute(self._at_first()))

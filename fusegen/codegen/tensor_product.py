@@ -73,6 +73,7 @@ class TensorProductText:
     columns: int
     depth: int
     stages: int
+    cluster: int
     type: str
     left: MapText
     right: MapText
@@ -105,6 +106,7 @@ def tensor_product_text(
         cores.columns,
         cores.depth,
         cores.stages,
+        cores.cluster,
         storage_type(cores.left.buffer.dtype),
         _map(cores.left, host, host.text(plan.axes.rows), host.text(plan.axes.batches)),
         _map(cores.right, host, host.text(plan.axes.columns), host.text(plan.axes.batches)),
@@ -136,7 +138,8 @@ def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) ->
     values = tuple(store.value for store in epilogue.stores)
     known: dict[Expression, str] = {e: ELEMENT for e in walk(values) if isinstance(e, Accumulator)}
     statements = Statements(scope.names, scope.symbols, loop.load, scalar_load(scope), known)
-    for store in epilogue.stores:
+    for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
+        assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
     return ElementLoopText(tuple(loop.before), statements.drain(), tuple(loop.after))
 

@@ -125,6 +125,11 @@ def amax(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
     return reduce(reductions.AMAX, x, dims, keepdim)
 
 
+def centre(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """The mean from which deviations are taken: exact where all elements are equal."""
+    return reduce(reductions.MEAN, x, dims, keepdim)
+
+
 def squared_deviations(x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
     """The sum of squared deviations from the mean."""
     return reduce(reductions.MOMENTS, x, dims, keepdim)

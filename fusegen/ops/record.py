@@ -113,6 +113,7 @@ class Monoid(Enum):
     ARGMAX = "ArgMaximum"  # the first of equals; NaN counts as the greatest
     ARGMIN = "ArgMinimum"  # the first of equals; NaN counts as the least
     LOG_SUM_EXP = "LogSumExp"  # shifted by the maximum
+    MEAN = "Mean"  # exact where all elements are equal
     MOMENTS = "Moments"  # sum of squared deviations from the mean, by Welford and Chan
 
 

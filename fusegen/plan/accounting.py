@@ -28,6 +28,7 @@ PUSH_COST = {
     Monoid.ARGMAX: 6,
     Monoid.ARGMIN: 6,
     Monoid.LOG_SUM_EXP: 16,
+    Monoid.MEAN: 12,
     Monoid.MOMENTS: 14,
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import ONE, Integer
-from fusegen.ops.pointwise.arithmetic import DIVIDE, MUL, SUB
+from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, SUB
 from fusegen.ops.record import (
     CONSTANT,
     SIZE_VALUE,
@@ -152,27 +152,39 @@ class Evaluator:
         if isinstance(operation, Concatenation):
             return self._choose(node, coordinates, operands)
         if isinstance(operation, Reduction) and self.domain is not None:
+            if operation.monoid is Monoid.MEAN and self.two_pass:
+                return self._mean(name, operands[0], self.domain.columns)
             if operation.monoid is Monoid.MOMENTS and self.two_pass:
                 return self._squared_deviations(name, operands[0], self.domain.columns)
             return Reduced(node.dtype, name, operation.monoid, operands[0])
         raise NotInKernel(f"{name} is computed by another kernel")
 
-    def _squared_deviations(self, name: str, value: Expression, columns: Integer) -> Reduced:
-        def compute(name: str, operation: Pointwise, *operands: Expression) -> Expression:
-            made = Compute(value.dtype, name, operation, operands, Attributes())
-            return self.expressions.intern(made)
+    def _mean(self, name: str, value: Expression, columns: Integer) -> Expression:
+        """The rounded mean, and the mean of the deviations from it, which takes off its error."""
+        first, deviation = self._deviation(value, columns)
+        total = self.expressions.intern(Reduced(value.dtype, "rest", Monoid.SUM, deviation))
+        rest = self._computed("rest", DIVIDE, total, self._count(value.dtype, columns))
+        return self._computed(name, ADD, first, rest)
 
-        intern, dtype = self.expressions.intern, value.dtype
-        total = intern(Reduced(dtype, "total", Monoid.SUM, value))
-        count = intern(
-            Size(dtype, "count", columns)
-            if columns.constant is None
-            else Literal(dtype, "count", columns.constant)
-        )
-        mean = compute("mean", DIVIDE, total, count)
-        deviation = compute("deviation", SUB, value, mean)
-        squared = compute("squared", MUL, deviation, deviation)
-        return Reduced(dtype, name, Monoid.SUM, squared)
+    def _squared_deviations(self, name: str, value: Expression, columns: Integer) -> Reduced:
+        _, deviation = self._deviation(value, columns)
+        squared = self._computed("squared", MUL, deviation, deviation)
+        return Reduced(value.dtype, name, Monoid.SUM, squared)
+
+    def _deviation(self, value: Expression, columns: Integer) -> tuple[Expression, Expression]:
+        """The rounded mean, and the value's deviation from it."""
+        total = self.expressions.intern(Reduced(value.dtype, "total", Monoid.SUM, value))
+        mean = self._computed("mean", DIVIDE, total, self._count(value.dtype, columns))
+        return mean, self._computed("deviation", SUB, value, mean)
+
+    def _count(self, dtype: DType, columns: Integer) -> Expression:
+        if columns.constant is None:
+            return self.expressions.intern(Size(dtype, "count", columns))
+        return self.expressions.intern(Literal(dtype, "count", columns.constant))
+
+    def _computed(self, name: str, operation: Pointwise, *operands: Expression) -> Expression:
+        made = Compute(operands[0].dtype, name, operation, operands, Attributes())
+        return self.expressions.intern(made)
 
     def domain_coordinates(self, node: Node) -> Coordinates:
         """Where the kernel's row and column stand in the operand of the reduction `node`."""

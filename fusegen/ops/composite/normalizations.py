@@ -96,7 +96,7 @@ def _require_shape(wanted: Sequence[Integer], **tensors: Node | None) -> None:
 
 def _standardised(x: Node, dims: Sequence[int], eps: float) -> Node:
     """`(x - mean) / sqrt(variance + eps)` over `dims`, with the biased variance."""
-    mean = build.mean(x, dims, keepdim=True)
+    mean = build.centre(x, dims, keepdim=True)
     deviations = build.squared_deviations(x, dims, keepdim=True)
     variance = build.div(deviations, build.count(x.shape, dims))
     return build.mul(build.sub(x, mean), build.rsqrt(build.add(variance, eps)))
@@ -267,7 +267,7 @@ def batch_statistics(x: Node) -> tuple[Node, Node]:
     dims, wide = _batch_dims(x), call(WIDEN, (x,))
     count = build.count(x.shape, dims)
     variance = build.div(build.squared_deviations(wide, dims), count - 1)
-    return build.mean(wide, dims), variance
+    return build.centre(wide, dims), variance
 
 
 BATCH_NORM = composite(

@@ -102,6 +102,13 @@ LOG_SUM_EXP = _reduction(
     "The logarithm of the sum of exponentials, shifted by the greatest element.",
     Accepts.FLOATS,
 )
+MEAN = _reduction(
+    "centre",
+    Monoid.MEAN,
+    "torch.mean({input}, {dims}, keepdim={keepdim})",
+    "The mean, exact where all elements are equal: what deviations are taken from.",
+    Accepts.FLOATS,
+)
 MOMENTS = _reduction(
     "squared_deviations",
     Monoid.MOMENTS,
@@ -111,4 +118,4 @@ MOMENTS = _reduction(
     Accepts.FLOATS,
 )
 
-RECORDS = (SUM, PRODUCT, AMAX, AMIN, ANY, ALL, ARGMAX, ARGMIN, LOG_SUM_EXP, MOMENTS)
+RECORDS = (SUM, PRODUCT, AMAX, AMIN, ANY, ALL, ARGMAX, ARGMIN, LOG_SUM_EXP, MEAN, MOMENTS)

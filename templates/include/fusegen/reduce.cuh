@@ -154,6 +154,14 @@ struct Moments {
     __device__ __forceinline__ T result() const { return deviations; }
 };
 
+// The mean that goes with the moments: exact where all elements are equal, as no quotient of a
+// rounded sum is.
+template <class T>
+struct Mean : Moments<T> {
+    static __device__ __forceinline__ Mean identity() { return {Moments<T>::identity()}; }
+    __device__ __forceinline__ T result() const { return this->mean; }
+};
+
 constexpr unsigned whole_warp = 0xffffffffu;
 
 // The merged state of `lanes` neighbouring threads of a warp, the same bits in each of them. Every
