@@ -136,7 +136,8 @@ class Kernels:
             if buffer in signature.strided:
                 arguments.append((ctypes.c_int64 * tensor.dim())(*tensor.stride()))
         arguments += [ctypes.c_void_p(memory[b.name].data_ptr()) for b in signature.writes]
-        arguments += [ctypes.c_int64(sizes[size.name]) for size in signature.sizes]
+        values = [Integer((((size,), 1),)).evaluate(sizes) for size in signature.sizes]
+        arguments += [ctypes.c_int64(size) for size in values]
         code = self.launchers[name](*arguments, ctypes.c_void_p())
         assert code == 0, self.error_text(code).decode()
 

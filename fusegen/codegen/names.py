@@ -26,8 +26,8 @@ tile_first_column tile_first_row tile_row tiles vector wide
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
-All Any ArgMaximum ArgMinimum LogSumExp Maximum Mean Minimum Moments Product Strides Sum Vector assert
-bfloat16 blockDim blockIdx cache_bytes convert dim3 divide_up errno float16 fusegen
+All Any ArgMaximum ArgMinimum LogSumExp Maximum Mean Minimum Moments Product Strides Sum Vector
+assert bfloat16 blockDim blockIdx cache_bytes convert dim3 divide_up errno float16 fusegen
 fusegen_dynamic_shared fusegen_emulator fusegen_emulator_dynamic_shared
 fusegen_emulator_take_error gridDim grid_of int16_t int32_t int64_t int8_t is_aligned
 is_contiguous linux load_vector reduce_block reduce_lanes reduce_outer shared_bytes
