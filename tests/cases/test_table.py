@@ -1,0 +1,47 @@
+"""Every fault that concerns the forward has a test with its number in its name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+FORWARD = {
+    "N02": "softmax of infinities",
+    "N03": "online softmax and idle threads",
+    "N04": "logsumexp of minus infinities",
+    "N05": "logsumexp without the shift",
+    "N06": "NaN through activations",
+    "N07": "NaN through extremes",
+    "N08": "softplus and mish in half",
+    "N09": "softplus's threshold",
+    "N11": "mish's overflow",
+    "N12": "the exact GELU",
+    "N17": "subnormals of bfloat16",
+    "N18": "x * 0 and x - x",
+    "N19": "numbers beside float64",
+    "N20": "sums in half",
+    "N22": "variance around a large mean",
+    "N23": "sets of one element or one value",
+    "N25": "padded rows",
+    "N26": "masked lanes",
+    "N29": "reciprocal of a norm",
+    "N30": "running variance",
+    "N31": "average pool in ceil mode",
+    "N33": "max pool's padding and NaN",
+    "N34": "output padding",
+    "L40": "channels_last",
+    "L42": "an empty batch",
+    "L43": "offsets beyond 32 bits",
+    "L45": "two reductions and one buffer",
+    "L46": "dropped lanes",
+    "B59": "zeros within the tolerance",
+}
+"""The faults' numbers in the list they are kept in, and what went wrong."""
+
+
+def test_every_fault_has_a_test() -> None:
+    found: set[str] = set()
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        names = re.findall(r"^def test_([a-z]\d\d)_", path.read_text(encoding="utf-8"), re.M)
+        found |= {name.upper() for name in names}
+    assert found == set(FORWARD)
