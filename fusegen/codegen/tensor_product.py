@@ -73,7 +73,6 @@ class TensorProductText:
     columns: int
     depth: int
     stages: int
-    cluster: int
     type: str
     left: MapText
     right: MapText
@@ -106,7 +105,6 @@ def tensor_product_text(
         cores.columns,
         cores.depth,
         cores.stages,
-        cores.cluster,
         storage_type(cores.left.buffer.dtype),
         _map(cores.left, host, host.text(plan.axes.rows), host.text(plan.axes.batches)),
         _map(cores.right, host, host.text(plan.axes.columns), host.text(plan.axes.batches)),

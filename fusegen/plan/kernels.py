@@ -235,14 +235,12 @@ class MatrixView:
 @dataclass(frozen=True)
 class TensorCores:
     """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
-    `depth` of K a step, with `stages` steps of operands in flight. The blocks of a `cluster` share
-    the right operand's tile."""
+    `depth` of K a step, with `stages` steps of operands in flight."""
 
     rows: int
     columns: int
     depth: int
     stages: int
-    cluster: int
     left: MatrixView
     right: MatrixView
 

@@ -16,8 +16,6 @@ WIDE, NARROW = 256, 128
 # As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
 # with narrow ones.
 STAGES = {WIDE: 4, NARROW: 6}
-# Two blocks with neighbouring rows load half of the columns' operand each: a third less traffic.
-CLUSTER = 2
 # The result's columns lie in the accumulators in blocks of 8, two neighbours a thread.
 BLOCK_COLUMNS = 8
 
@@ -41,7 +39,7 @@ def tensor_cores(
     columns = NARROW if size is not None and size <= NARROW else WIDE
     if width is not None and columns % width:
         return None
-    return TensorCores(ROWS, columns, DEPTH, STAGES[columns], CLUSTER, left_view, right_view)
+    return TensorCores(ROWS, columns, DEPTH, STAGES[columns], left_view, right_view)
 
 
 def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
