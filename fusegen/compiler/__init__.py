@@ -79,8 +79,8 @@ def explain(
     from fusegen.plan.module import plan_module
 
     chosen = Specialisation.of(source, model, arguments)
-    hints = SizeHints(sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
+    hints = SizeHints.of(graph, sizes)
     plan = plan_module(graph, DType(dtype), hints)
     dump_plan(chosen.name, plan)
     return Explanation.of(plan, boundaries(plan, hints))

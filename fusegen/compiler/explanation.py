@@ -9,7 +9,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fusegen.ir.graph import Node
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost
 from fusegen.plan.kernels import (
@@ -20,6 +19,7 @@ from fusegen.plan.kernels import (
     RowPlan,
     Step,
 )
+from fusegen.plan.labels import labels_of
 
 TEXT_WIDTH = 100
 
@@ -71,13 +71,17 @@ class Explanation:
         """The explanation of a plan."""
         kernels = [
             KernelLine(
-                step.name, KINDS[type(step)], tuple(map(_label, step.covers)), step.cost, step.why
+                step.name,
+                KINDS[type(step)],
+                tuple(map(str, labels_of(step.covers))),
+                step.cost,
+                step.why,
             )
             for step in plan.steps
             if not isinstance(step, LibraryPlan)
         ]
         calls = [
-            LibraryLine(_label(step.node), step.why)
+            LibraryLine(_label(step), step.why)
             for step in plan.steps
             if isinstance(step, LibraryPlan)
         ]
@@ -95,7 +99,7 @@ class Explanation:
                     "ops": list(kernel.ops),
                     "reads_bytes": kernel.cost.reads,
                     "writes_bytes": kernel.cost.writes,
-                    "flops": kernel.cost.flops + kernel.cost.product_flops,
+                    "flops": kernel.cost.operations,
                     "floor_us": _floor(kernel.cost),
                     "why": kernel.why,
                 }
@@ -114,7 +118,7 @@ class Explanation:
                 kernel.kind,
                 _scaled(cost.reads, "B"),
                 _scaled(cost.writes, "B"),
-                _scaled(cost.flops + cost.product_flops, ""),
+                _scaled(cost.operations, ""),
                 f"{_floor(cost):.1f} µs",
             )
         for call in self.library_calls:
@@ -133,12 +137,11 @@ class Explanation:
 
 
 def _name(step: Step) -> str:
-    return _label(step.node) if isinstance(step, LibraryPlan) else step.name
+    return _label(step) if isinstance(step, LibraryPlan) else step.name
 
 
-def _label(node: Node) -> str:
-    operation = node.operation.name
-    return operation if node.name in (None, operation) else f"{node.name} = {operation}"
+def _label(step: LibraryPlan) -> str:
+    return str(labels_of((step.node,))[0])
 
 
 def _floor(cost: Cost) -> float:

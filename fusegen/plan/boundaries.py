@@ -32,7 +32,7 @@ def boundaries(
     """
     graph = plan.graph
     dependencies = Dependencies.of(graph)
-    context = Context(buffers_of(graph), device, hints or SizeHints())
+    context = Context(buffers_of(graph), device, hints or SizeHints.of(graph))
     rank = {node: position for position, node in enumerate(topological(graph.roots))}
     found = []
     for position, second in enumerate(plan.steps):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from fusegen.ir.graph import Graph
 from fusegen.ir.integers import Integer
 
 
@@ -56,6 +57,11 @@ class Cost:
     tensor_flops: int = 0
     occupancy: float = 1.0
 
+    @property
+    def operations(self) -> int:
+        """All elementary operations, those of matrix products among them."""
+        return self.flops + self.product_flops + self.tensor_flops
+
     def floor(self, device: Device) -> float:
         """The least time the work takes, in seconds: bytes over bandwidth or operations over
         rate, whichever is longer."""
@@ -79,10 +85,16 @@ class SizeHints(Mapping[str, int]):
         self._given = dict(given or {})
         self._default = default
 
+    @staticmethod
+    def of(graph: Graph, given: Mapping[str, int] | None = None) -> SizeHints:
+        """Hints for a graph: 1024 for its only symbolic size, 128 for each of several."""
+        inputs = {s for node in graph.inputs for size in node.shape for s in size.symbols()}
+        return SizeHints(given, default=1024 if len(inputs) <= 1 else 128)
+
     def __getitem__(self, name: str) -> int:
         return self._given.get(name, self._default)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._given)
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import COMPUTED, Context, Group
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
+from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.sizes import name_sizes
 
@@ -26,7 +27,7 @@ def plan_module(
 
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
     """
-    hints = hints or SizeHints()
+    hints = hints or SizeHints.of(graph)
     graph = name_sizes(graph)
     buffers = buffers_of(graph)
     parts = partition(graph, Context(buffers, device, hints))
@@ -96,8 +97,5 @@ def _suffix(step: Step) -> str:
 
 
 def _stem(group: Group) -> str:
-    named: dict[str, str] = {}
-    for node in group.nodes:
-        operation = node.written_as
-        named[operation] = node.name or named.get(operation, operation)
-    return "_".join(re.sub(r"\W", "_", name) for name in [*named.values()][:NAME_PARTS])
+    names = dict.fromkeys(label.name or label.operation for label in labels_of(group.nodes))
+    return "_".join(re.sub(r"\W", "_", name) for name in [*names][:NAME_PARTS])

@@ -263,8 +263,9 @@ def _row_plan(
     blocks = -(-hints.value(program.domain.rows) // shape.rows_a_block) * shape.parts
     cost = Cost(work.reads, work.writes, work.flops, occupancy=min(1.0, blocks / device.processors))
     fallback = streaming if program.slots and program.domain.columns.constant is None else None
-    kept = "read once and kept in shared memory" if program.slots else "read once a phase"
-    why = f"{len(program.phases)} phases over each row, {shape.mapping.value}; {kept}"
+    kept = "read once and kept in shared memory" if program.slots else "read in each pass"
+    passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
+    why = f"{passes} over each row, {shape.mapping.value}; {kept}"
     return RowPlan(
         "",
         group.nodes,
