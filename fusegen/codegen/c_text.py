@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 
 from fusegen.ir.dtypes import DType
@@ -32,6 +33,16 @@ def compute_type(dtype: DType) -> str:
     return STORAGE[dtype.compute]
 
 
+def stored(text: str, value: DType, memory: DType) -> str:
+    """A value of one dtype, in its compute type, as it is stored in memory of another."""
+    return text if compute_type(value) == STORAGE[memory] else f"convert<{STORAGE[memory]}>({text})"
+
+
+def loaded(text: str, memory: DType) -> str:
+    """An element in memory as a value in its compute type."""
+    return text if memory.compute is memory else f"convert<{compute_type(memory)}>({text})"
+
+
 def number(value: bool | int | float, dtype: DType) -> str:
     """A literal of the dtype's compute type."""
     if dtype is DType.BOOL:
@@ -41,19 +52,38 @@ def number(value: bool | int | float, dtype: DType) -> str:
     single = dtype.compute is DType.FLOAT32
     if math.isnan(value):
         return f"fusegen::not_a_number<{compute_type(dtype)}>()"
-    if single and abs(value) > 3.4028235677973366e38:  # rounds to infinity, as in PyTorch
-        value = math.copysign(math.inf, value)
+    value = _rounded(value) if single and math.isinf(_rounded(value)) else value
     if math.isinf(value):
         text = f"fusegen::infinity<{compute_type(dtype)}>()"
         return f"(-{text})" if value < 0 else text
-    text = repr(float(value)) + ("f" if single else "")
+    text = f"{_nearest_single(value)}f" if single else repr(float(value))
     return f"({text})" if math.copysign(1.0, value) < 0 else text
+
+
+def _nearest_single(value: float) -> float:
+    """The number with the fewest digits that rounds to the same float32 as `value`: the shortest
+    text of a float64 may lie on the other side of the middle between two float32."""
+    rounded = _rounded(value)
+    shortest = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
+    return next(number for number in shortest if _rounded(number) == rounded)
+
+
+def _rounded(value: float) -> float:
+    """The nearest float32; infinity from half a unit beyond the greatest one on."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def integer(value: Integer, names: Mapping[Symbol, str]) -> str:
     """An integer expression over int64 variables; `names` gives the variables."""
     if not value.terms:
         return "0"
+    if len(value.terms) == 1:
+        ((monomial, coefficient),) = value.terms
+        if coefficient == 1 and len(monomial) == 1:
+            return _atom(monomial[0], names)
     positive = [_term(m, c, names) for m, c in value.terms if c > 0]
     negative = [_term(m, -c, names) for m, c in value.terms if c < 0]
     text = " + ".join(positive) or "0"
@@ -63,9 +93,14 @@ def integer(value: Integer, names: Mapping[Symbol, str]) -> str:
 def factor(value: Integer, names: Mapping[Symbol, str]) -> str:
     """An integer expression, in parentheses unless it is a name or a number."""
     text = integer(value, names)
-    is_atom = len(value.terms) <= 1 and sum(len(m) or 1 for m, _ in value.terms) <= 1
-    is_plain = is_atom and all(c == 1 or not m for m, c in value.terms) and "-" not in text
-    return text if is_plain else f"({text})"
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _atom(atom: Symbol | Quotient | Remainder, names: Mapping[Symbol, str]) -> str:
+    if isinstance(atom, Symbol):
+        return names[atom]
+    sign = "/" if isinstance(atom, Quotient) else "%"
+    return f"{factor(atom.numerator, names)} {sign} {factor(atom.denominator, names)}"
 
 
 def _term(
@@ -73,13 +108,8 @@ def _term(
     coefficient: int,
     names: Mapping[Symbol, str],
 ) -> str:
-    factors = [
-        names[a]
-        if isinstance(a, Symbol)
-        else f"({factor(a.numerator, names)} {'/' if isinstance(a, Quotient) else '%'} "
-        f"{factor(a.denominator, names)})"
-        for a in monomial
-    ]
+    texts = [_atom(atom, names) for atom in monomial]
+    factors = [text if text.isidentifier() else f"({text})" for text in texts]
     if coefficient != 1 or not factors:
         factors.append(str(coefficient))
     return " * ".join(factors)

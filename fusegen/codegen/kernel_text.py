@@ -31,8 +31,8 @@ class KernelText:
     """The parts of a kernel's text that do not depend on its family.
 
     `parameters` are the kernel's, `host_parameters` its launcher's, and `arguments` what the
-    launcher passes on. `packed` is the condition under which all tensors read are contiguous;
-    `aligned(vector)` that wide accesses are aligned.
+    launcher passes on. `packed` are the conditions under which all tensors read are contiguous;
+    `aligned(vector)` those under which wide accesses are aligned.
     """
 
     name: str
@@ -41,7 +41,7 @@ class KernelText:
     parameters: tuple[str, ...]
     host_parameters: tuple[str, ...]
     arguments: tuple[str, ...]
-    packed: str
+    packed: tuple[str, ...]
     alignments: tuple[tuple[str, int], ...]
 
     @staticmethod
@@ -59,17 +59,16 @@ class KernelText:
             scope.parameters,
             _host_parameters(scope),
             kernel_arguments(scope),
-            " && ".join(packed) or "true",
+            tuple(packed) or ("true",),
             tuple((scope.buffer(b), b.dtype.itemsize) for b in buffers),
         )
 
-    def aligned(self, vector: int) -> str:
-        """The condition that every buffer allows accesses of `vector` elements."""
-        conditions = [
+    def aligned(self, vector: int) -> tuple[str, ...]:
+        """The conditions that every buffer allows accesses of `vector` elements."""
+        return tuple(
             f"is_aligned({name}, {min(16, itemsize * vector)})"
             for name, itemsize in self.alignments
-        ]
-        return " && ".join(conditions) or "true"
+        )
 
 
 def _host_parameters(scope: Scope) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.c_text import storage_type, stored
+from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import ONE, Integer, Symbol
 from fusegen.plan.access import Access, access
@@ -45,9 +46,10 @@ class VectorLoop:
             variable = self.scope.names.fresh(f"{name}_vector")
             address = self.scope.address(load, self._at_first())
             dtype = storage_type(load.buffer.dtype)
-            self.before.append(
-                f"const auto {variable} = load_vector<{dtype}, vector>({name} + ({address}));"
-            )
+            target = f"const auto {variable} ="
+            source = f"load_vector<{dtype}, vector>({_offset(name, address)});"
+            is_short = len(target + source) < LINE - 20
+            self.before += [f"{target} {source}"] if is_short else [target, f"    {source}"]
             self.vectors[load] = variable
         return f"{self.vectors[load]}[element]"
 
@@ -55,13 +57,13 @@ class VectorLoop:
         """The statement that stores `value` inside the element loop."""
         name = self.scope.buffer(store.buffer)
         dtype = storage_type(store.buffer.dtype)
-        converted = f"convert<{dtype}>({value})"
+        converted = stored(value, store.value.dtype, store.buffer.dtype)
         if not self.is_contiguous(store.position):
             return f"{name}[{self.scope.text(store.position)}] = {converted};"
         variable = self.scope.names.fresh(f"{name}_vector")
         address = self.scope.text(store.position.substitute(self._at_first()))
         self.before.append(f"Vector<{dtype}, vector> {variable};")
-        self.after.append(f"store_vector({name} + ({address}), {variable});")
+        self.after.append(f"store_vector({_offset(name, address)}, {variable});")
         return f"{variable}[element] = {converted};"
 
     def _at_first(self) -> dict[Symbol, Integer]:
@@ -69,6 +71,10 @@ class VectorLoop:
         start = Symbol(self.first, symbol.extent)
         self.scope.symbols[start] = self.first
         return {symbol: Integer.of_atom(start)}
+
+
+def _offset(pointer: str, address: str) -> str:
+    return f"{pointer} + ({address})" if "?" in address else f"{pointer} + {address}"
 
 
 def scalar_load(scope: Scope) -> Callable[[Load], str]:

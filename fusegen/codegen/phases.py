@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fusegen.codegen.c_text import compute_type, storage_type
+from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.elementwise import mentions
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.scope import Scope
@@ -149,7 +149,7 @@ def program_text(
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
         f"{scope.buffer(s.buffer)}[{scope.text(s.position)}] = "
-        f"convert<{storage_type(s.buffer.dtype)}>({value});"
+        f"{stored(value, s.value.dtype, s.buffer.dtype)};"
         for s, value in values
     )
     states = tuple(

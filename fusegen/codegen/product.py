@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, storage_type
+from fusegen.codegen.c_text import compute_type, loaded, stored
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
@@ -102,8 +102,8 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.tile.columns,
         plan.tile.used_columns,
         plan.tile.depth,
-        f"convert<{accumulator}>({load(plan.left)})",
-        f"convert<{accumulator}>({load(plan.right)})",
+        loaded(load(plan.left), plan.left.dtype),
+        loaded(load(plan.right), plan.right.dtype),
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
         element_lines,
@@ -149,7 +149,7 @@ def _element_lines(epilogue: ElementEpilogue, scope: Scope) -> tuple[str, ...]:
     for store in epilogue.stores:
         value = statements.value(store.value)
         target = f"{scope.buffer(store.buffer)}[{scope.text(store.position)}]"
-        converted = f"convert<{storage_type(store.buffer.dtype)}>({value})"
+        converted = stored(value, store.value.dtype, store.buffer.dtype)
         statements.lines.append(f"{target} = {converted};")
     return statements.drain()
 

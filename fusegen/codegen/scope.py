@@ -99,14 +99,10 @@ class Scope:
         packed = self.text(offset)
         if load.buffer not in self.strided:
             return packed
-        strides = f"{self.buffer(load.buffer)}_strides.at"
-        terms = []
-        for dim, coordinate in enumerate(load.coordinates):
-            moved = coordinate.substitute(values or {})
-            if moved.terms:
-                terms.append(f"{self.factor(moved)} * {strides}[{dim}]")
-        strided = " + ".join(terms) or "0"
-        return packed if strided == packed else f"packed ? {packed} : {strided}"
+        coordinates = ", ".join(
+            self.text(coordinate.substitute(values or {})) for coordinate in load.coordinates
+        )
+        return f"packed ? {packed} : {self.buffer(load.buffer)}_strides({coordinates})"
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fusegen.codegen.c_text import compute_type, factor, integer, number, storage_type
+from fusegen.codegen.c_text import compute_type, factor, integer, loaded, number, storage_type
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
@@ -84,18 +84,13 @@ class Statements:
             size = integer(expression.size, self.symbols)
             return f"static_cast<{compute_type(expression.dtype)}>({size})"
         if isinstance(expression, Load):
-            return self._loaded(expression, self.load)
+            return loaded(self.load(expression), expression.dtype)
         if isinstance(expression, Select):
             *conditions, (_, last) = self._branches(expression)
             texts = [f"{condition} ? {self._side(side)} : " for condition, side in conditions]
             return "".join(texts) + self._side(last)
         assert isinstance(expression, Compute), f"{expression.name} is not available here"
         return self._compute(expression)
-
-    def _loaded(self, expression: Load, load: LoadText) -> str:
-        text = load(expression)
-        is_stored_so = expression.dtype.compute is expression.dtype
-        return text if is_stored_so else f"convert<{compute_type(expression.dtype)}>({text})"
 
     def _branches(self, select: Select) -> list[tuple[str, Expression]]:
         """The conditions and sides of a selection and those behind it; the last has none."""
@@ -117,7 +112,7 @@ class Statements:
 
     def _side(self, side: Expression) -> str:
         if isinstance(side, Load) and side not in self.known:
-            text = self._loaded(side, self.guarded_load)
+            text = loaded(self.guarded_load(side), side.dtype)
             return f"({text})" if "?" in text else text
         return self._text(side)
 

@@ -18,6 +18,19 @@ struct Strides {
             at[i] = strides[i];
         }
     }
+
+    // The position, in elements, of the element with these coordinates.
+    template <class... Coordinates>
+    __device__ __forceinline__ int64_t operator()(Coordinates... coordinates) const {
+        static_assert(sizeof...(coordinates) == rank, "one coordinate for each dim");
+        const int64_t of[rank] = {static_cast<int64_t>(coordinates)...};
+        int64_t position = 0;
+#pragma unroll
+        for (int i = 0; i < rank; ++i) {
+            position += of[i] * at[i];
+        }
+        return position;
+    }
 };
 
 // Whether elements lie in row-major order without gaps; dims of size 1 have no say.

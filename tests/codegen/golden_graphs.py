@@ -1,0 +1,77 @@
+"""The graphs whose whole kernel text is kept: one of each family and form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusegen.ir.graph import Graph
+from tests.emulated import apply, cuda_text, graph, planned, value
+from tests.kernels.families import add, gelu, linear, mul, softmax
+
+
+def _elementwise() -> Graph:
+    x, scale = value("x", "batch", 64), value("scale", 64)
+    return graph([x, scale], gelu(mul(x, scale)), name="Elementwise")
+
+
+def _joined() -> Graph:
+    x, y = value("x", "batch", 3), value("y", "batch", 5)
+    return graph([x, y], apply("cat", gelu(x), y, dim=1), name="Joined")
+
+
+def _layer_norm() -> Graph:
+    x = value("x", "batch", 512)
+    weight, bias = value("norm.weight", 512), value("norm.bias", 512)
+    norm = apply("layer_norm", x, weight, bias, normalized_shape=(512,))
+    return graph([x, weight, bias], add(gelu(norm), x), name="LayerNorm")
+
+
+def _softmax() -> Graph:
+    x = value("x", "batch", "width")
+    return graph([x], softmax(x), name="Softmax")
+
+
+def _columns() -> Graph:
+    x = value("x", 256, 64)
+    return graph([x], apply("var", x, dim=0), name="Columns")
+
+
+def _split_sum() -> Graph:
+    x = value("x", 1 << 20)
+    return graph([x], apply("mean", x), name="SplitMean")
+
+
+def _product() -> Graph:
+    x, weight, bias = value("x", "batch", 96), value("fc.weight", 80, 96), value("fc.bias", 80)
+    return graph([x, weight, bias], gelu(linear(x, weight, bias)), name="Linear")
+
+
+def _product_groups() -> Graph:
+    x, weight = value("x", "batch", 96), value("fc.weight", 80, 96)
+    scale = value("norm.weight", 80)
+    norm = apply("group_norm", linear(x, weight), scale, num_groups=5)
+    return graph([x, weight, scale], norm, name="LinearGroupNorm")
+
+
+def _product_rows() -> Graph:
+    x, weight = value("x", "batch", 96), value("fc.weight", 800, 96)
+    result = gelu(apply("logsumexp", linear(x, weight), dim=1))
+    return graph([x, weight], result, name="LinearLogSumExp")
+
+
+GOLDENS: dict[str, Callable[[], Graph]] = {
+    "elementwise": _elementwise,
+    "joined": _joined,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
+    "columns": _columns,
+    "split_mean": _split_sum,
+    "product": _product,
+    "product_groups": _product_groups,
+    "product_rows": _product_rows,
+}
+
+
+def golden_text(name: str) -> str:
+    """The emitted `.cu` text of one of the graphs."""
+    return cuda_text(planned(GOLDENS[name]()))

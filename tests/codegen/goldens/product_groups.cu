@@ -1,0 +1,205 @@
+// LinearGroupNorm.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/reduce.cuh"
+
+namespace fusegen {
+// linear_group_norm: linear, group_norm.
+// groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// product is not stored.
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_group_norm_kernel(
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    const float* __restrict__ norm_weight,
+    Strides<1> norm_weight_strides,
+    float* __restrict__ y,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 80;
+    const int64_t depths = 96;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared + 0);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_row = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                left_tile[tile_depth * 65 + tile_row] =
+                    inside ? x[packed ? depth + row * 96 : x_strides(row, depth)] : float(0);
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_column = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? fc_weight[packed
+                        ? column * 96 + depth : fc_weight_strides(column, depth)] : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                tile[(thread_row + i * 16) * 65 + thread_column + j * 16] = accumulators[i][j];
+            }
+        }
+        __syncthreads();
+        constexpr int lanes = 16;  // threads that share a row
+        constexpr int vector = 1;
+        const int lane = threadIdx.x % lanes;
+        // A row of the epilogue is a group of 16 columns of a row of the tile.
+        constexpr int groups = 4;
+        for (int pair = threadIdx.x / lanes; pair < 64 * groups; pair += threads / lanes) {
+            const int tile_row = pair / groups;
+            const int group = pair % groups;
+            const int64_t product_row = tile_first_row + tile_row;
+            const int64_t product_column = tile_first_column + group * 16;
+            const bool is_active = product_row < rows && product_column < columns;
+            const int64_t row = is_active
+                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t row_end = is_active ? 16 : 0;
+            // Phase 1 of 3.
+            auto total_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    total_state.push(kept_matmul[element], column);
+                }
+            }
+            total_state = reduce_lanes<16>(total_state);
+            const float total = convert<float>(total_state.result());
+            // Phase 2 of 3.
+            const float mean = total / 16.0f;
+            auto rest_state = Sum<float>::identity();
+            auto squared_deviations_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const float deviation = kept_matmul_2[element] - mean;
+                    rest_state.push(deviation, column);
+                    const float squared = deviation * deviation;
+                    squared_deviations_state.push(squared, column);
+                }
+            }
+            rest_state = reduce_lanes<16>(rest_state);
+            const float rest = convert<float>(rest_state.result());
+            squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float squared_deviations = convert<float>(squared_deviations_state.result());
+            // Phase 3 of 3.
+            const float rest_2 = rest / 16.0f;
+            const float centre = mean + rest_2;
+            const float div = squared_deviations / 16.0f;
+            const float add = div + 1e-05f;
+            const float rsqrt = fusegen::rsqrt(add);
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+                const auto norm_weight_vector =
+                    load_vector<float, vector>(norm_weight + (packed
+                        ? (row % 5) * 16 + first_column
+                        : norm_weight_strides((row % 5) * 16 + first_column)));
+                Vector<float, vector> y_vector;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const float sub = kept_matmul_3[element] - centre;
+                    const float mul = sub * rsqrt;
+                    const float norm_weight_value = norm_weight_vector[element];
+                    const float mul_2 = mul * norm_weight_value;
+                    y_vector[element] = mul_2;
+                }
+                store_vector(y + first_column + row * 16, y_vector);
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+}
+
+FUSEGEN_EXPORT int launch_linear_group_norm(
+    const float* x,
+    const int64_t* x_strides,
+    const float* fc_weight,
+    const int64_t* fc_weight_strides,
+    const float* norm_weight,
+    const int64_t* norm_weight_strides,
+    float* y,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 80;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 16640;
+    const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {80, 96}) &&
+                        is_contiguous(norm_weight_strides, {80});
+    if (packed) {
+        FUSEGEN_LAUNCH((linear_group_norm_kernel<true>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), norm_weight,
+                       Strides<1>(norm_weight_strides), y, batch);
+    } else {
+        FUSEGEN_LAUNCH((linear_group_norm_kernel<false>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), norm_weight,
+                       Strides<1>(norm_weight_strides), y, batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen

@@ -1,0 +1,226 @@
+// LinearLogSumExp.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/reduce.cuh"
+
+namespace fusegen {
+// linear_logsumexp_gelu_partial: linear, logsumexp, gelu.
+// each tile leaves one small state a row, so the product never reaches memory.
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    uint8_t* __restrict__ logsumexp_states,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 800;
+    const int64_t depths = 96;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared + 0);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_row = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                left_tile[tile_depth * 65 + tile_row] =
+                    inside ? x[packed ? depth + row * 96 : x_strides(row, depth)] : float(0);
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_column = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? fc_weight[packed
+                        ? column * 96 + depth : fc_weight_strides(column, depth)] : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                tile[(thread_row + i * 16) * 65 + thread_column + j * 16] = accumulators[i][j];
+            }
+        }
+        __syncthreads();
+        constexpr int lanes = 32;  // threads that share a row
+        constexpr int vector = 1;
+        const int lane = threadIdx.x % lanes;
+        // Each row of the tile leaves the state of its columns.
+        const int64_t parts = column_tiles;
+        const int64_t part = column_tile;
+        for (int tile_row = threadIdx.x / lanes; tile_row < 64; tile_row += threads / lanes) {
+            const bool is_active = tile_first_row + tile_row < rows;
+            const int64_t row = is_active ? batch_index * rows + tile_first_row + tile_row : 0;
+            const int64_t tile_end = tile_first_column + 64;
+            const int64_t row_end = !is_active ? tile_first_column : tile_end < columns ? tile_end : columns;
+            // Phase 1 of 1.
+            auto logsumexp_state = LogSumExp<float>::identity();
+            for (int64_t first_column = tile_first_column + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65
+                    + first_column - tile_first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    logsumexp_state.push(kept_matmul[element], column);
+                }
+            }
+            logsumexp_state = reduce_lanes<32>(logsumexp_state);
+
+            if (lane == 0 && is_active) {
+                static_assert(sizeof(LogSumExp<float>) == 8, "the workspace's size depends on it");
+                reinterpret_cast<LogSumExp<float>*>(logsumexp_states)[row * parts + part] = logsumexp_state;
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+}
+
+FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_partial(
+    const float* x,
+    const int64_t* x_strides,
+    const float* fc_weight,
+    const int64_t* fc_weight_strides,
+    uint8_t* logsumexp_states,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 800;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 16640;
+    const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {800, 96});
+    if (packed) {
+        FUSEGEN_LAUNCH((linear_logsumexp_gelu_partial_kernel<true>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), logsumexp_states,
+                       batch);
+    } else {
+        FUSEGEN_LAUNCH((linear_logsumexp_gelu_partial_kernel<false>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), logsumexp_states,
+                       batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+
+// linear_logsumexp_gelu_finish: linear, logsumexp, gelu.
+// merges the partial states of each row in a fixed order.
+template <int vector, bool packed>
+__global__ void __launch_bounds__(256) linear_logsumexp_gelu_finish_kernel(
+    const uint8_t* __restrict__ logsumexp_states,
+    float* __restrict__ y,
+    int64_t batch) {
+    constexpr int lanes = 32;  // threads that share a row
+    const int64_t rows = batch;
+    const int64_t columns = 13;
+    const int lane = threadIdx.x % lanes;
+    const int row_in_block = threadIdx.x / lanes;
+    const int64_t begin = 0;
+    const int64_t end = columns;
+    const int64_t block = blockIdx.x;
+    const int64_t blocks = gridDim.x;
+    for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
+        // Threads beyond the last row stand on it without columns: all take part in exchanges.
+        const int64_t own_row = first_row + row_in_block;
+        const bool is_active = own_row < rows;
+        const int64_t row = is_active ? own_row : rows - 1;
+        const int64_t row_end = is_active ? end : begin;
+        // Phase 1 of 1.
+        auto logsumexp_state = LogSumExp<float>::identity();
+        for (int64_t first_column = begin + lane * vector; first_column < row_end;
+             first_column += lanes * vector) {
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const int64_t column = first_column + element;
+                logsumexp_state.merge(reinterpret_cast<const LogSumExp<float>*>(logsumexp_states)[column
+                    + row * 13]);
+            }
+        }
+        logsumexp_state = reduce_lanes<32>(logsumexp_state);
+        const float logsumexp = convert<float>(logsumexp_state.result());
+
+        const float gelu = fusegen::gelu_none(logsumexp);
+        if (lane == 0 && is_active) {
+            y[row] = gelu;
+        }
+    }
+}
+
+FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_finish(
+    const uint8_t* logsumexp_states,
+    float* y,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 13;
+    if (rows == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr int vector = 1;
+    const dim3 grid = grid_of(divide_up(rows, 8), 1);
+    // Wide accesses for whole vectors of packed tensors; all else goes element by element.
+    const bool wide = columns % vector == 0 &&
+                      true && is_aligned(logsumexp_states, 1) && is_aligned(y, 4);
+    const std::size_t cache_bytes = static_cast<std::size_t>(0 * columns);
+    if (wide) {
+        FUSEGEN_LAUNCH((linear_logsumexp_gelu_finish_kernel<vector, true>),
+                       grid, dim3(threads), cache_bytes, stream,
+                       logsumexp_states, y, batch);
+    } else {
+        FUSEGEN_LAUNCH((linear_logsumexp_gelu_finish_kernel<1, false>),
+                       grid, dim3(threads), cache_bytes, stream,
+                       logsumexp_states, y, batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen

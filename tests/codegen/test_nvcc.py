@@ -1,0 +1,55 @@
+"""nvcc takes what is emitted, for every architecture, without a warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fusegen.frontend import Source, elaborate, parse
+from fusegen.ir.dtypes import DType
+from fusegen.passes import pipeline
+from fusegen.plan.module import plan_module
+from fusegen.runtime.toolchain import find_nvcc
+from tests.codegen.golden_graphs import GOLDENS, golden_text
+from tests.emulated import compile_quietly, cuda_text, planned, session_folder
+from tests.kernels.families import FAMILIES
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.fuse"))
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
+
+pytestmark = pytest.mark.nvcc
+
+
+def compile_for_all(text: str, path: Path) -> None:
+    """Compile one text once for each architecture."""
+    path.write_text(text, encoding="utf-8")
+    codes = [f"-gencode=arch={a.replace('sm', 'compute')},code={a}" for a in ARCHITECTURES]
+    include = f"-I{session_folder() / 'include'}"
+    compile_quietly(
+        find_nvcc().path,
+        *("-std=c++17", "-O1", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror"),
+        *codes,
+        include,
+        *("-c", path, "-o", path.with_suffix(".o")),
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_examples(path: Path, dtype: DType, tmp_path: Path) -> None:
+    graph = elaborate(parse(Source(path.name, path.read_text())), dtype=dtype).graph
+    plan = plan_module(pipeline.run(graph), dtype)
+    compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_goldens(name: str, tmp_path: Path) -> None:
+    compile_for_all(golden_text(name), tmp_path / "kernels.cu")
+
+
+@pytest.mark.parametrize("name", ["joined", "several reductions", "attention"])
+def test_other_forms_in_half(name: str, tmp_path: Path) -> None:
+    (case,) = (cases[name] for cases in FAMILIES.values() if name in cases)
+    text = cuda_text(planned(case.graph(DType.FLOAT16), case.hints))
+    compile_for_all(text, tmp_path / "kernels.cu")
