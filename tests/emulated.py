@@ -221,13 +221,17 @@ def _load(text: str, check: bool) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def compiles(plans: Sequence[ModulePlan]) -> None:
-    """Assert that g++ accepts the kernels of all plans without a warning."""
+def joined_text(plans: Sequence[ModulePlan]) -> str:
+    """The kernels of all plans as one `.cu` file."""
     distinct = [_renamed(plan, f"_{i}") for i, plan in enumerate(plans)]
     steps = tuple(step for plan in distinct for step in plan.steps)
+    return cuda_source(replace(distinct[0], steps=steps), ("Test kernels.",)).text
+
+
+def compiles(plans: Sequence[ModulePlan]) -> None:
+    """Assert that g++ accepts the kernels of all plans without a warning."""
     source = session_folder() / "syntax.cu"
-    text = cuda_source(replace(distinct[0], steps=steps), ("Test kernels.",)).text
-    source.write_text(text, encoding="utf-8")
+    source.write_text(joined_text(plans), encoding="utf-8")
     include = f"-I{session_folder() / 'include'}"
     compile_quietly("g++", *emulator.compile_flags(False), include, "-fsyntax-only", source)
 

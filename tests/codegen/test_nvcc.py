@@ -11,8 +11,8 @@ from fusegen.ir.dtypes import DType
 from fusegen.passes import pipeline
 from fusegen.plan.module import plan_module
 from fusegen.runtime.toolchain import find_nvcc
-from tests.codegen.golden_graphs import GOLDENS, golden_text
-from tests.emulated import compile_quietly, cuda_text, planned, session_folder
+from tests.codegen.golden_graphs import GOLDENS
+from tests.emulated import compile_quietly, cuda_text, joined_text, planned, session_folder
 from tests.kernels.families import FAMILIES
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.fuse"))
@@ -43,13 +43,14 @@ def test_examples(path: Path, dtype: DType, tmp_path: Path) -> None:
     compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")
 
 
-@pytest.mark.parametrize("name", GOLDENS)
-def test_goldens(name: str, tmp_path: Path) -> None:
-    compile_for_all(golden_text(name), tmp_path / "kernels.cu")
+def test_goldens(tmp_path: Path) -> None:
+    plans = [planned(graph()) for graph in GOLDENS.values()]
+    compile_for_all(joined_text(plans), tmp_path / "kernels.cu")
 
 
-@pytest.mark.parametrize("name", ["joined", "several reductions", "attention"])
-def test_other_forms_in_half(name: str, tmp_path: Path) -> None:
-    (case,) = (cases[name] for cases in FAMILIES.values() if name in cases)
-    text = cuda_text(planned(case.graph(DType.FLOAT16), case.hints))
-    compile_for_all(text, tmp_path / "kernels.cu")
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.FLOAT64])
+def test_every_family(dtype: DType, tmp_path: Path) -> None:
+    names = ("joined", "several reductions", "layer norm and residual", "one row", "attention")
+    cases = [cases[name] for name in names for cases in FAMILIES.values() if name in cases]
+    plans = [planned(case.graph(dtype), case.hints) for case in cases]
+    compile_for_all(joined_text(plans), tmp_path / "kernels.cu")

@@ -106,7 +106,8 @@ MEAN = _reduction(
     "centre",
     Monoid.MEAN,
     "torch.mean({input}, {dims}, keepdim={keepdim})",
-    "The mean, exact where all elements are equal: what deviations are taken from.",
+    "The mean that deviations are taken from: exact where all elements are equal, NaN where one is "
+    "infinite.",
     Accepts.FLOATS,
 )
 MOMENTS = _reduction(
