@@ -16,8 +16,10 @@ WIDE, NARROW = 256, 128
 # As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
 # with narrow ones.
 STAGES = {WIDE: 4, NARROW: 6}
-# The result's columns lie in the accumulators in blocks of 8, two neighbours a thread.
+# The result's columns lie in the accumulators in blocks of 8, two neighbours a thread, which it
+# stores with one access: a result with an odd number of columns has none.
 BLOCK_COLUMNS = 8
+PAIR = 2
 
 
 def tensor_cores(
@@ -36,6 +38,8 @@ def tensor_cores(
     if width is not None and width % BLOCK_COLUMNS:
         return None
     size = axes.columns.constant
+    if size is not None and size % PAIR:
+        return None
     columns = NARROW if size is not None and size <= NARROW else WIDE
     if width is not None and columns % width:
         return None
