@@ -10,6 +10,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import KernelPlan
+from fusegen.plan.labels import labels_of
 
 COMMENT_WIDTH = 96
 
@@ -95,16 +96,6 @@ def kernel_arguments(scope: Scope) -> tuple[str, ...]:
 
 
 def _comment(plan: KernelPlan) -> tuple[str, ...]:
-    lines = [f"{plan.name}: {', '.join(covered(plan))}.", f"{plan.why}."]
+    computed = ", ".join(str(label) for label in labels_of(plan.covers))
+    lines = [f"{plan.name}: {computed}.", f"{plan.why[0].upper()}{plan.why[1:]}."]
     return tuple(line for text in lines for line in textwrap.wrap(text, COMMENT_WIDTH))
-
-
-def covered(plan: KernelPlan) -> tuple[str, ...]:
-    """The operations a kernel does, as the user wrote them, with the user's names for them."""
-    named: dict[str, str | None] = {}
-    for node in plan.covers:
-        named[node.written_as] = node.name or named.get(node.written_as)
-    return tuple(
-        operation if name in (None, operation) else f"{name} = {operation}"
-        for operation, name in named.items()
-    )

@@ -7,7 +7,7 @@
 
 namespace fusegen {
 // mul_gelu: mul, gelu.
-// elementwise: each element is read once and written once.
+// Elementwise: each element is read once and written once.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256) mul_gelu_kernel(
     const float* __restrict__ x,

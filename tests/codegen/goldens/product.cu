@@ -7,7 +7,7 @@
 
 namespace fusegen {
 // linear_gelu: linear, gelu.
-// the product's elements are finished in registers and stored once.
+// The product's elements are finished in registers and stored once.
 template <bool packed>
 __global__ void __launch_bounds__(256) linear_gelu_kernel(
     const float* __restrict__ x,

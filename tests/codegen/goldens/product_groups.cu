@@ -7,7 +7,7 @@
 
 namespace fusegen {
 // linear_group_norm: linear, group_norm.
-// groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// Groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
 // product is not stored.
 template <bool packed>
 __global__ void __launch_bounds__(256) linear_group_norm_kernel(

@@ -7,7 +7,7 @@
 
 namespace fusegen {
 // linear_logsumexp_gelu_partial: linear, logsumexp, gelu.
-// each tile leaves one small state a row, so the product never reaches memory.
+// Each tile leaves one small state a row, so the product never reaches memory.
 template <bool packed>
 __global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
     const float* __restrict__ x,
@@ -153,7 +153,7 @@ FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_partial(
 }
 
 // linear_logsumexp_gelu_finish: linear, logsumexp, gelu.
-// merges the partial states of each row in a fixed order.
+// Merges the partial states of each row in a fixed order.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256) linear_logsumexp_gelu_finish_kernel(
     const uint8_t* __restrict__ logsumexp_states,

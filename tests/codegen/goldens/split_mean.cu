@@ -7,7 +7,7 @@
 
 namespace fusegen {
 // mean_partial: mean.
-// few long rows: 264 blocks share each and leave partial states.
+// Few long rows: 264 blocks share each and leave partial states.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(512) mean_partial_kernel(
     const float* __restrict__ x,
@@ -79,7 +79,7 @@ FUSEGEN_EXPORT int launch_mean_partial(
 }
 
 // mean_finish: mean.
-// merges the partial states of each row in a fixed order.
+// Merges the partial states of each row in a fixed order.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256) mean_finish_kernel(
     const uint8_t* __restrict__ sum_states,
