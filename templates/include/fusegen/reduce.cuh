@@ -137,7 +137,7 @@ struct Moments {
     __device__ __forceinline__ void push(T x, int64_t) {
         count += T(1);
         const T difference = x - mean;
-        mean += difference / count;
+        mean = count == T(1) ? x : mean + difference * near_reciprocal(count);
         deviations += difference * (x - mean);
     }
     __device__ __forceinline__ void merge(const Moments& other) {
