@@ -159,7 +159,7 @@ def _row_epilogue(
 ) -> RowEpilogueText:
     tile = plan.tile
     pitch = tile.columns + 1  # an odd pitch spreads a column over all banks
-    slots, used = _slots(epilogue.program, plan.accumulator, tile.rows * pitch)
+    slots, used = _slots(epilogue.program, plan.accumulator, tile.rows * pitch, scope)
     is_partial = isinstance(epilogue, PartialEpilogue)
     width = tile.columns if isinstance(epilogue, PartialEpilogue) else epilogue.width
     groups = 1 if is_partial else tile.used_columns // width
@@ -175,13 +175,13 @@ def _row_epilogue(
 
 
 def _slots(
-    program: RowProgram, accumulator: DType, elements: int
+    program: RowProgram, accumulator: DType, elements: int, scope: Scope
 ) -> tuple[tuple[TileSlot, ...], int]:
     """The slots, of which the first holds the product's tile, and the bytes they take."""
     slots = []
     offset = 0
     for number, dtype in enumerate(program.slots or (accumulator,)):
-        name = "tile" if number == 0 else f"tile_{number}"
+        name = "tile" if number == 0 else scope.names.fresh(f"tile_{number}")
         offset = -(-offset // 16) * 16
         slots.append(TileSlot(name, compute_type(dtype), offset))
         offset += elements * dtype.itemsize

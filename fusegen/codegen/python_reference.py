@@ -43,6 +43,9 @@ def reference_text(
     """
     symbols = sorted({s for node in tensors for s in _symbols(node.shape)}, key=lambda s: s.name)
     names = Names({symbol.name for symbol in symbols}, RESERVED)
+    clashing = [symbol for symbol in symbols if symbol.name in RESERVED]
+    renamed = {symbol: replace(symbol, name=names.fresh(symbol.name)) for symbol in clashing}
+    graph, tensors, model = _with_sizes(graph, tensors, model, renamed)
     texts = {node: names.fresh(_stem(node)) for node in tensors}
     origins = _origins(tensors, texts)
     parameters = tuple(texts.values())

@@ -11,7 +11,7 @@ from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
-from fusegen.ir.integers import ZERO
+from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels import (
     ElementEpilogue,
@@ -34,7 +34,7 @@ ELEMENT = "accumulators[block * 4 + half * 2 + element]"
 @dataclass(frozen=True)
 class MapText:
     """What a tensor map describes: `pointer` to `batches` matrices of `lines` lines along K, with
-    strides in elements."""
+    strides in elements; `batch` is which of them the kernel reads."""
 
     pointer: str
     type: str
@@ -42,6 +42,7 @@ class MapText:
     batches: str
     line_stride: str
     batch_stride: str
+    batch: str
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,19 @@ class ElementLoopText:
 
 
 @dataclass(frozen=True)
+class RegisterArray:
+    """Values that a thread keeps from phase to phase."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in.
 
     An epilogue over rows works on `width` columns at a time, of which the last may not be all there
-    if it is `ragged`; `extra_slots` are the types of the row program's slots beside the
-    accumulators themselves.
+    if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
     """
 
     parameters: tuple[str, ...]
@@ -81,7 +89,7 @@ class TensorProductText:
     width: int
     is_partial: bool
     ragged: bool
-    extra_slots: tuple[str, ...]
+    extra_slots: tuple[RegisterArray, ...]
 
 
 def tensor_product_text(
@@ -91,13 +99,16 @@ def tensor_product_text(
     epilogue = plan.epilogue
     elements = program = None
     width = cores.columns
-    extra: tuple[str, ...] = ()
+    extra: tuple[RegisterArray, ...] = ()
     if isinstance(epilogue, ElementEpilogue):
         elements = _element_loop(plan, epilogue, scope)
     else:
-        program = _program(epilogue, scope)
+        extra = tuple(
+            RegisterArray(scope.names.fresh(f"kept_{slot}"), compute_type(dtype))
+            for slot, dtype in enumerate(epilogue.program.slots[1:], start=1)
+        )
+        program = _program(epilogue, scope, extra)
         width = epilogue.width
-        extra = tuple(compute_type(dtype) for dtype in epilogue.program.slots[1:])
     return TensorProductText(
         scope.parameters,
         kernel_arguments(scope),
@@ -106,8 +117,8 @@ def tensor_product_text(
         cores.depth,
         cores.stages,
         storage_type(cores.left.buffer.dtype),
-        _map(cores.left, host, host.text(plan.axes.rows), host.text(plan.axes.batches)),
-        _map(cores.right, host, host.text(plan.axes.columns), host.text(plan.axes.batches)),
+        _map(cores.left, host, plan.axes.rows, plan.axes.batches),
+        _map(cores.right, host, plan.axes.columns, plan.axes.batches),
         elements,
         program,
         width,
@@ -117,17 +128,19 @@ def tensor_product_text(
     )
 
 
-def _map(view: MatrixView, scope: Scope, lines: str, batches: str) -> MapText:
+def _map(view: MatrixView, scope: Scope, lines: Integer, batches: Integer) -> MapText:
     name = scope.buffer(view.buffer)
     pointer = name if view.base == ZERO else f"{name} + {scope.factor(view.base)}"
+    # All batches may share one matrix. The encoder then wants a plausible stride between batches.
+    is_shared = view.batch_stride == ZERO
     return MapText(
         pointer,
         storage_type(view.buffer.dtype),
-        lines,
-        batches,
+        scope.text(lines),
+        "1" if is_shared else scope.text(batches),
         scope.text(view.line_stride),
-        # A single matrix has no stride between batches; the encoder wants a plausible one.
-        scope.text(view.batch_stride if view.batch_stride != ZERO else view.line_stride),
+        scope.text(view.line_stride if is_shared else view.batch_stride),
+        "0" if is_shared else "static_cast<int>(batch_index)",
     )
 
 
@@ -142,12 +155,14 @@ def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) ->
     return ElementLoopText(tuple(loop.before), statements.drain(), tuple(loop.after))
 
 
-def _program(epilogue: GroupEpilogue | PartialEpilogue, scope: Scope) -> ProgramText:
+def _program(
+    epilogue: GroupEpilogue | PartialEpilogue, scope: Scope, extra: tuple[RegisterArray, ...]
+) -> ProgramText:
     blocks = epilogue.width // BLOCK_COLUMNS
 
     def element(slot: int) -> str:
         if slot:
-            return f"kept_{slot}[block * 2 + element]"
+            return f"{extra[slot - 1].name}[block * 2 + element]"
         return f"accumulators[(group * {blocks} + block) * 4 + half * 2 + element]"
 
     return program_text(

@@ -10,7 +10,9 @@ import torch
 
 from fusegen import resources
 from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
+from fusegen.plan.kernels import GroupEpilogue, ModulePlan, ProductPlan
 from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.reference import evaluate
 
@@ -47,7 +49,33 @@ def test_every_word_of_the_kernels_may_be_a_users_name() -> None:
         plans.append(planned(graph(inputs, chain(inputs, some))))
         plans.append(planned(graph(inputs, apply("softmax", joined, dim=1))))
         plans.append(planned(graph([*inputs, product.operands[1]], apply("add", product, joined))))
+        plans += tensor_core_plans(some)
     compiles(plans)
+
+
+def tensor_core_plans(words: list[str]) -> list[ModulePlan]:
+    """Products for the tensor cores whose every operand and step has one of the names."""
+    inputs = [value(word, 8, 8, dtype=DType.BFLOAT16) for word in words]
+    transposed = apply("transpose", inputs[1], dim0=0, dim1=1)
+    result = chain([apply("matmul", inputs[0], transposed), *inputs], words)
+    plans = [planned(graph(inputs, r)) for r in (result, apply("softmax", result, dim=1))]
+    for plan in plans:
+        (step,) = plan.steps
+        assert isinstance(step, ProductPlan) and step.tensor_cores is not None
+    return plans
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_numbered_names_of_the_kernels_may_be_a_users_names(dtype: DType) -> None:
+    inputs = [value(name, 8, 8, dtype=dtype) for name in ("kept_1", "tile_1", "cache_1", "cache_0")]
+    transposed = apply("transpose", inputs[1], dim0=0, dim1=1)
+    result = apply("gelu", chain([apply("matmul", inputs[0], transposed), *inputs], ["a"]))
+    normed = apply("group_norm", result, num_groups=1)
+    plan = planned(graph(inputs, apply("add", normed, result.operands[0])))
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan) and isinstance(step.epilogue, GroupEpilogue)
+    assert len(step.epilogue.program.slots) == 2
+    compiles([plan])
 
 
 def test_names_that_are_taken_mean_the_users_values() -> None:

@@ -185,6 +185,11 @@ PRODUCTS: dict[str, Case] = {
         ((2, 3, 5, 7), (2, 3, 11, 7)),
         lambda x, y: apply("matmul", x, apply("transpose", y, dim0=2, dim1=3)),
     ),
+    "a matrix for all batches": Case(
+        (("b", 65, 8), (1, 24, 8)),
+        lambda x, y: apply("matmul", x, apply("transpose", y, dim0=1, dim1=2)),
+        {"b": 3},
+    ),
     "broadcast batches": Case(((2, 1, 4, 6), (3, 6, 5)), lambda x, y: apply("matmul", x, y)),
     "two results": Case(((9, 8), (10, 8)), lambda x, w: (linear(x, w), gelu(linear(x, w)))),
     "groups of 1": grouped_linear(3, 10, 8, 8),

@@ -45,3 +45,11 @@ def test_a_reduction_over_the_columns_of_an_empty_product() -> None:
     result = apply("sum", apply("linear", x, weight), dim=(1,))
     (made,) = run(graph([x, weight], result), [torch.ones(2, 3), torch.empty(0, 3)], check=True)
     assert torch.equal(made, torch.zeros(2))
+
+
+def test_an_epilogue_with_a_reduction_that_has_no_result() -> None:
+    x, weight, nothing = value("x", 4, 3), value("weight", 1, 3), value("nothing", 0)
+    result = apply("sum", apply("add", apply("linear", x, weight), nothing), dim=(0,))
+    tensors = [torch.ones(4, 3), torch.ones(1, 3), torch.empty(0)]
+    (made,) = run(graph([x, weight, nothing], result), tensors, check=True)
+    assert list(made.shape) == [0]

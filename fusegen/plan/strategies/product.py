@@ -69,6 +69,8 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         raise NotApplicable("nothing is reduced")
     columns = node.shape[-1].constant
     groups = product_of(reductions[0].shape)
+    if groups == ZERO:
+        raise NotApplicable("the reduction's result has no elements")
     width = (node.type.count // groups).constant
     if columns is None or width is None or groups * width != node.type.count:
         raise NotApplicable("the reduced groups do not divide the product's columns")
