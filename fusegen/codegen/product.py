@@ -158,7 +158,7 @@ def _row_epilogue(
     plan: ProductPlan, epilogue: GroupEpilogue | PartialEpilogue, scope: Scope
 ) -> RowEpilogueText:
     tile = plan.tile
-    pitch = tile.columns + 1  # an odd pitch spreads a column over all banks
+    pitch = tile.pitch
     slots, used = _slots(epilogue.program, plan.accumulator, tile.rows * pitch, scope)
     is_partial = isinstance(epilogue, PartialEpilogue)
     width = tile.columns if isinstance(epilogue, PartialEpilogue) else epilogue.width

@@ -43,6 +43,7 @@ class RowText:
     lanes: int
     threads: int
     vector: int
+    merge_bytes: int
     parts: int
 
     @property
@@ -71,6 +72,7 @@ def rows_text(plan: RowPlan) -> RowText:
         plan.lanes,
         plan.threads,
         plan.vector,
+        plan.merge_bytes,
         plan.parts,
     )
 

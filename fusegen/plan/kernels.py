@@ -130,7 +130,9 @@ class RowPlan(KernelPlan):
     `lanes` threads share a row and a block has `threads` of them; each handles `vector`
     neighbouring columns at a time. With `parts` above 1, that many blocks share a row and leave
     partial states, which a second kernel merges in a fixed order. `streaming` keeps nothing in the
-    row cache: it stands in where a row, whose length is known only at run time, does not fit.
+    row cache: it stands in where a row does not fit, because its length is known only at run time
+    or the device has less shared memory. `merge_bytes` is the shared memory that merging the
+    threads' states takes beside the cache.
     """
 
     program: RowProgram
@@ -139,6 +141,7 @@ class RowPlan(KernelPlan):
     lanes: int
     threads: int
     vector: int
+    merge_bytes: int
     parts: int = 1
 
     @property
@@ -159,6 +162,12 @@ class Tile:
     columns: int
     depth: int
     used_columns: int
+
+    @property
+    def pitch(self) -> int:
+        """Elements from row to row of a tile in shared memory: an odd number spreads a column over
+        all banks."""
+        return self.columns + 1
 
 
 @dataclass(frozen=True)

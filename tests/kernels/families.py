@@ -113,6 +113,8 @@ ROWS: dict[str, Case] = {
     "block softmax, vectors": Case((("n", 4096),), softmax, {"n": 2}),
     "streaming warps": Case((("n", "m"),), softmax, {"n": 9, "m": 7300}),
     "streaming blocks": Case((("n", "m"),), softmax, {"n": 2, "m": 58120}, {"m": 4096}),
+    "the longest cached row": Case((("n", "m"),), softmax, {"n": 1, "m": 58080}, {"m": 4096}),
+    "hardly too long a row": Case((("n", "m"),), softmax, {"n": 1, "m": 58112}, {"m": 4096}),
     "columns": Case(((70, "m"),), lambda x: apply("sum", x, dim=0), {"m": 35}),
     "softmax of columns": Case((("n", "m"),), lambda x: softmax(x, 0), {"n": 70, "m": 33}),
     "middle dim": Case(((3, 10, 9),), lambda x: softmax(x, 1)),

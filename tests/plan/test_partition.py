@@ -52,6 +52,35 @@ def workspace_bytes(plan: ModulePlan, hints: Mapping[str, int]) -> int:
     return sum(SizeHints(hints).value(buffer.bytes) for buffer in plan.workspaces)
 
 
+def test_what_a_kernel_keeps_fits_beside_what_it_merges_in() -> None:
+    limit = H100.shared_memory // DType.FLOAT32.itemsize
+    for columns in (limit - 32, limit):  # the two reductions merge in 64 bytes each
+        (step,) = planned(graph([x := value("x", 1024, columns)], softmax(x))).steps
+        assert isinstance(step, RowPlan) and step.merge_bytes == 128
+        assert bool(step.program.slots) == (columns < limit)
+
+
+def test_a_row_that_small_devices_cannot_keep_has_another_form() -> None:
+    for columns, has_another in ((8192, False), (32768, True)):
+        (step,) = planned(graph([x := value("x", 1024, columns)], softmax(x))).steps
+        assert isinstance(step, RowPlan) and step.program.slots
+        assert (step.streaming is not None) == has_another
+
+
+def test_an_epilogue_that_keeps_too_much_of_a_tile_is_a_kernel_of_its_own() -> None:
+    x, weight = value("x", 64, 32), value("weight", 256, 32)
+    for kept, shares_a_kernel in ((2, True), (9, False)):
+        product = linear(x, weight)
+        parts = [gelu(mul(product, float(n))) for n in range(2, 2 + kept)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = add(total, part)
+        normed = apply("group_norm", total, num_groups=2)
+        plan = planned(graph([x, weight], *(add(normed, part) for part in parts)))
+        products = [step for step in plan.steps if isinstance(step, ProductPlan)]
+        assert len(products) == 1 and (len(plan.steps) == 1) == shares_a_kernel
+
+
 @pytest.mark.parametrize("number", [62, 88, 94])
 def test_products_with_group_statistics_are_one_kernel(number: int) -> None:
     plan = chain(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
@@ -22,6 +23,7 @@ from fusegen.plan.kernels import (
     PartialEpilogue,
     ProductAxes,
     ProductPlan,
+    RowProgram,
     Step,
     Store,
     Tile,
@@ -84,6 +86,8 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
     elements, rows = stores_of(group, context, evaluator)
     source = evaluator.expressions.intern(Accumulator(node.dtype, "accumulator"))
     program = build_program(domain, elements, rows, (), keep=True, source=source)
+    if _shared_bytes(tile, program, node.dtype.compute) > context.device.shared_memory:
+        raise NotApplicable("what the epilogue keeps of a tile does not fit into shared memory")
     lanes = min(WARP, 1 << max(width - 1, 0).bit_length())
     epilogue = GroupEpilogue(program, width, lanes)
     work = row_work(program, context.hints)
@@ -122,6 +126,12 @@ def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
     epilogue = PartialEpilogue(program, TILE.columns, WARP)
     first = _plan(group, context, node, TILE, epilogue, work, why)
     return (first, finish(group, context, states, domain, parts))
+
+
+def _shared_bytes(tile: Tile, program: RowProgram, accumulator: DType) -> int:
+    """The shared memory of a block: one step of both operands, and a tile for each slot."""
+    operands = tile.depth * (tile.rows + 1 + tile.columns + 1) * accumulator.itemsize
+    return operands + sum(tile.rows * tile.pitch * dtype.itemsize for dtype in program.slots)
 
 
 def _product_of(group: Group) -> Node:

@@ -31,6 +31,11 @@ VECTORS_A_THREAD = 4
 LEAST_PART = 2048
 # Rows per block where neighbouring threads work on neighbouring rows.
 OUTER_ROWS = 32
+# Shared memory that a block can have on every device from compute capability 8.0 on (CUDA
+# programming guide, technical specifications): those of 8.6, 8.9 and 12.0 have the least.
+LEAST_SHARED_MEMORY = 99 * 1024
+WARP = 32
+SHARED_ALIGNMENT = 128
 
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, ...]:
@@ -59,7 +64,7 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
     streaming = build_program(domain, elements, rows, (), keep=False)
     shape = _shape(domain, keeping, context)
     columns = context.hints.value(domain.columns)
-    if shape.cache_bytes(keeping, columns) > context.device.shared_memory:
+    if shape.shared_bytes(keeping, columns) > context.device.shared_memory:
         keeping = streaming
     return (_row_plan(group, keeping, streaming, shape, context),)
 
@@ -109,7 +114,9 @@ def finish(
         if r.type.count == domain.rows
     )
     program = build_program(merged, (), stores, (), keep=False)
-    plan = _row_plan(group, program, program, _Shape(RowMapping.WARP, 32, 256, 1), context)
+    plan = _row_plan(
+        group, program, program, _Shape(RowMapping.WARP, WARP, BLOCK_THREADS, 1), context
+    )
     return replace(plan, why="merges the partial states of each row in a fixed order")
 
 
@@ -194,9 +201,25 @@ class _Shape:
     def rows_a_block(self) -> int:
         return self.threads // self.lanes
 
-    def cache_bytes(self, program: RowProgram, columns: int) -> int:
+    def shared_bytes(self, program: RowProgram, columns: int) -> int:
+        """The shared memory of a block: the row cache, and what merging states takes."""
         item = sum(dtype.itemsize for dtype in program.slots)
-        return self.rows_a_block * columns * item
+        return self.rows_a_block * columns * item + self.merge_bytes(program)
+
+    def merge_bytes(self, program: RowProgram) -> int:
+        """One array for each type of state (`reduce_block`, `reduce_outer` in `reduce.cuh`)."""
+        kinds = {
+            (reduction.monoid, accumulator_dtype(reduction.operand.dtype))
+            for phase in program.phases
+            for reduction in phase.reductions
+        }
+        states = {
+            RowMapping.WARP: 0,
+            RowMapping.BLOCK: self.threads // WARP,
+            RowMapping.OUTER: self.threads,
+        }[self.mapping]
+        used = sum(_aligned(states * state_bytes(*kind), 16) for kind in kinds)
+        return _aligned(used, SHARED_ALIGNMENT)
 
 
 def _shape(domain: Domain, program: RowProgram, context: Context) -> _Shape:
@@ -215,7 +238,7 @@ def _shape(domain: Domain, program: RowProgram, context: Context) -> _Shape:
         vector //= 2
     wanted = _power_of_two(-(-columns // vector))
     if columns <= WARP_COLUMNS:
-        return _Shape(RowMapping.WARP, min(wanted, 32), BLOCK_THREADS, vector)
+        return _Shape(RowMapping.WARP, min(wanted, WARP), BLOCK_THREADS, vector)
     threads = min(max(wanted // VECTORS_A_THREAD, 128), WIDEST_BLOCK)
     return _Shape(RowMapping.BLOCK, threads, threads, vector)
 
@@ -262,7 +285,9 @@ def _row_plan(
     work = row_work(program, hints)
     blocks = -(-hints.value(program.domain.rows) // shape.rows_a_block) * shape.parts
     cost = Cost(work.reads, work.writes, work.flops, occupancy=min(1.0, blocks / device.processors))
-    fallback = streaming if program.slots and program.domain.columns.constant is None else None
+    columns = program.domain.columns.constant
+    fits = columns is not None and shape.shared_bytes(program, columns) <= LEAST_SHARED_MEMORY
+    fallback = streaming if program.slots and not fits else None
     kept = "read once and kept in shared memory" if program.slots else "read in each pass"
     passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
     why = f"{passes} over each row, {shape.mapping.value}; {kept}"
@@ -277,8 +302,13 @@ def _row_plan(
         shape.lanes,
         shape.threads,
         shape.vector,
+        shape.merge_bytes(program),
         shape.parts,
     )
+
+
+def _aligned(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
 
 
 def _power_of_two(least: int) -> int:

@@ -53,13 +53,23 @@ inline bool is_aligned(const void* pointer, std::size_t bytes) {
 
 inline int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
-// The dynamic shared memory a block can have on the hardware at hand, at most.
-constexpr int64_t shared_memory_limit = 227 * 1024;
-
 // A one-dimensional grid for `groups` of `blocks` each, or for as many groups as a grid can have.
 inline dim3 grid_of(int64_t groups, int64_t blocks = 1) {
     const int64_t most = grid_limit / blocks;
     return dim3(static_cast<unsigned>((groups < most ? groups : most) * blocks));
+}
+
+// The most shared memory, in bytes, that a block can have on the current device.
+inline int64_t shared_memory_limit() {
+#ifdef FUSEGEN_EMULATE
+    return 227 * 1024;  // as on Hopper
+#else
+    int device = 0;
+    int bytes = 48 * 1024;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return bytes;
+#endif
 }
 
 // How many multiprocessors the current device has: as many blocks as a persistent kernel needs.

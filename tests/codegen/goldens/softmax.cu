@@ -182,7 +182,7 @@ FUSEGEN_EXPORT int launch_softmax(
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
     const bool wide = columns % vector == 0 &&
                       is_contiguous(x_strides, {batch, width}) && is_aligned(x, 16) && is_aligned(y, 16);
-    if (32 * columns <= shared_memory_limit) {
+    if (32 * columns <= shared_memory_limit()) {
         const std::size_t cache_bytes = static_cast<std::size_t>(32 * columns);
         if (wide) {
             FUSEGEN_LAUNCH((softmax_kernel<vector, true>),
