@@ -10,6 +10,7 @@ from fusegen.frontend.arguments import Argument, attributes_of, bind, match, req
 from fusegen.frontend.calls import Calls
 from fusegen.frontend.inputs import match_given, placeholder
 from fusegen.frontend.modules import LayerModule, ModelModule, tensor_placeholder
+from fusegen.frontend.python_names import check_member
 from fusegen.frontend.report import Report
 from fusegen.frontend.syntax import (
     Binding,
@@ -132,6 +133,8 @@ class Elaborator(Calls):
             if isinstance(callee, Declarable):
                 name = names[0].text
                 made = module.children.get(name) or module.tensors.get(name)
+                if made is None:
+                    check_member(name, names[0].span)
                 return made or self._declare(
                     name, callee, self.arguments(value, scope), module, value.span
                 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from fusegen.errors import Span
+from fusegen.frontend.python_names import check_argument, check_input, check_model
 from fusegen.frontend.recursion import check_recursion
 from fusegen.frontend.report import Report, nearest
 from fusegen.frontend.syntax import (
@@ -23,6 +24,7 @@ from fusegen.frontend.syntax import (
     references,
     walk,
 )
+from fusegen.frontend.values import Problem
 from fusegen.ir.dtypes import DType
 
 DTYPES = {dtype.value: dtype for dtype in DType}
@@ -98,7 +100,11 @@ class _DefinitionCheck:
 
     def run(self) -> None:
         definition = self._definition
+        if isinstance(definition, Model):
+            self._check_python(check_model, definition.name)
         for parameter in definition.parameters:
+            if isinstance(definition, Model):
+                self._check_python(check_argument, parameter.name)
             if parameter.default is not None:
                 self._use(parameter.default)
             self._declare(parameter.name, Kind.ARGUMENT)
@@ -124,6 +130,12 @@ class _DefinitionCheck:
     def _shown(self) -> str:
         kind = "model" if isinstance(self._definition, Model) else "function"
         return f"{kind} '{self._definition.name.text}'"
+
+    def _check_python(self, check: Callable[[str, Span], None], name: Name) -> None:
+        try:
+            check(name.text, name.span)
+        except Problem as problem:
+            self._report.error(problem.message, problem.span, problem.hint)
 
     def _statement(self, statement: Statement) -> None:
         if isinstance(statement, Input):
@@ -154,6 +166,7 @@ class _DefinitionCheck:
                 self._scope.locals[size.text] = _Local(Kind.SIZE, size.span, used=True)
             else:
                 self._use(size)
+        self._check_python(check_input, statement.name)
         self._declare(statement.name, Kind.INPUT)
 
     def _warn_of_misspelt_size(self, size: Name) -> None:

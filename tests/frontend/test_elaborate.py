@@ -243,16 +243,16 @@ def test_bare_tensors_say_how_they_start() -> None:
         """
         input x: [b, n]
         normal = Parameter([n])
-        half = Parameter(n, init=0.5, dtype=float16)
+        halves = Parameter(n, init=0.5, dtype=float16)
         zeros = Buffer([n])
         table = Buffer([n, 2], init="ones", dtype=int64)
-        return x * normal + half * zeros + table[:, 0]
+        return x * normal + halves * zeros + table[:, 0]
         """
     )
     starts = {layer.path: (layer.kind, dict(layer.arguments)) for layer in graph.layers}
     assert starts == {
         "normal": ("Parameter", {"shape": (8,), "init": "normal", "dtype": None}),
-        "half": ("Parameter", {"shape": (8,), "init": 0.5, "dtype": DType.FLOAT16}),
+        "halves": ("Parameter", {"shape": (8,), "init": 0.5, "dtype": DType.FLOAT16}),
         "zeros": ("Buffer", {"shape": (8,), "init": "zeros", "dtype": None}),
         "table": ("Buffer", {"shape": (8, 2), "init": "ones", "dtype": DType.INT64}),
     }
