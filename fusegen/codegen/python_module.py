@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -17,6 +16,10 @@ from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.twin import literal
 
 DOCSTRING_WIDTH = 96
+# What the text of `forward` uses.
+FORWARD_GLOBALS = frozenset(
+    {"_INFERENCE", "_TRAINING", "_in_training", "_run", "_update_statistics"}
+)
 
 
 @dataclass(frozen=True)
@@ -205,9 +208,10 @@ def _arguments(graph: Graph) -> list[str]:
 
 
 def _input_names(graph: Graph) -> list[str]:
-    """The parameters of `forward`: the user's names, altered only where Python has them."""
-    names = Names({"self"}, frozenset(keyword.kwlist))
-    return [names.fresh(shown_name(node)) for node in graph.inputs]
+    """The parameters of `forward`: the user's names, altered only where its text has them."""
+    wanted = [shown_name(node) for node in graph.inputs]
+    names = Names(set(wanted), FORWARD_GLOBALS)
+    return [names.fresh(name) if name in FORWARD_GLOBALS else name for name in wanted]
 
 
 def _result_type(count: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from fusegen.codegen.names import Names
-from fusegen.ir.graph import Graph, Node, Shape, topological
+from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, Shape, topological
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.casting import CAST
@@ -44,21 +44,23 @@ def reference_text(
     symbols = sorted({s for node in tensors for s in _symbols(node.shape)}, key=lambda s: s.name)
     names = Names({symbol.name for symbol in symbols}, RESERVED)
     clashing = [symbol for symbol in symbols if symbol.name in RESERVED]
-    renamed = {symbol: replace(symbol, name=names.fresh(symbol.name)) for symbol in clashing}
-    graph, tensors, model = _with_sizes(graph, tensors, model, renamed)
+    renamed = {symbol: Integer.symbol(names.fresh(symbol.name)) for symbol in clashing}
     texts = {node: names.fresh(_stem(node)) for node in tensors}
-    origins = _origins(tensors, texts)
+    origins = {
+        str(renamed.get(symbol, symbol)): origin
+        for symbol, origin in _origins(tensors, texts).items()
+    }
     parameters = tuple(texts.values())
-    body = _statements(graph, names, texts)
+    body = _statements(graph, names, texts, renamed)
     results = [_returned(root, texts[root]) for root in graph.roots]
     shapes = [
-        _empty(root.shape, texts[model], dtype)
+        _empty(_renamed(tuple(root.shape), renamed), texts[model], dtype)
         for root, dtype in zip(graph.roots, dtypes, strict=True)
     ]
     return ReferenceText(
         parameters,
-        (*_sizes(symbols, origins, [*body, *results]), *body, *_return(results)),
-        (*_sizes(symbols, origins, shapes), *_return(shapes)),
+        (*_sizes(origins, [*body, *results]), *body, *_return(results)),
+        (*_sizes(origins, shapes), *_return(shapes)),
     )
 
 
@@ -69,13 +71,17 @@ def _return(values: list[str]) -> tuple[str, ...]:
     return ("return (", *(f"    {value}," for value in values), ")")
 
 
-def _statements(graph: Graph, names: Names, texts: dict[Node, str]) -> list[str]:
-    """A statement for each node, its variable added to `texts`."""
+def _statements(
+    graph: Graph, names: Names, texts: dict[Node, str], sizes: Mapping[Symbol, Integer]
+) -> list[str]:
+    """A statement for each node, its variable added to `texts`; `sizes` are those renamed."""
     statements = []
     for node in topological(graph.roots):
         if node in texts:
             continue
-        expression = render(node, [texts[operand] for operand in node.operands])
+        named = tuple((name, _renamed(value, sizes)) for name, value in node.attributes.items())
+        operands = [texts[operand] for operand in node.operands]
+        expression = render(replace(node, attributes=Attributes(named)), operands)
         if is_number(node):
             texts[node] = expression
             continue
@@ -101,15 +107,22 @@ def _origins(tensors: tuple[Node, ...], texts: dict[Node, str]) -> dict[Symbol, 
     return origins
 
 
-def _sizes(
-    symbols: Iterable[Symbol], origins: dict[Symbol, str], lines: list[str]
-) -> tuple[str, ...]:
+def _sizes(origins: Mapping[str, str], lines: list[str]) -> tuple[str, ...]:
     """The statements that bind the sizes which the lines mention."""
     return tuple(
-        f"{symbol.name} = {origins[symbol]}"
-        for symbol in symbols
-        if any(re.search(rf"(?<![\w.]){symbol.name}\b", line) for line in lines)
+        f"{name} = {origins[name]}"
+        for name in sorted(origins)
+        if any(re.search(rf"(?<![\w.]){name}\b", line) for line in lines)
     )
+
+
+def _renamed(value: AttributeValue, sizes: Mapping[Symbol, Integer]) -> AttributeValue:
+    """An attribute with other names for some sizes."""
+    if isinstance(value, Integer):
+        return value.substitute(sizes)
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, sizes) for item in value)
+    return value
 
 
 def _symbols(shape: Shape) -> frozenset[Symbol]:
@@ -135,9 +148,9 @@ def _may_alias(node: Node) -> bool:
     return not is_number(node)
 
 
-def _empty(shape: Shape, model: str, dtype: DtypeText) -> str:
+def _empty(shape: AttributeValue, model: str, dtype: DtypeText) -> str:
     """A contiguous tensor on the device of `model`, and of its dtype unless another is given."""
     own = "" if dtype is None else f", dtype={dtype}"
     if dtype is not None and dtype.startswith("{"):
         own += f"[{model}.dtype]"
-    return f"{model}.new_empty({literal(tuple(shape))}{own})"
+    return f"{model}.new_empty({literal(shape)}{own})"

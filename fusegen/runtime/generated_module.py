@@ -55,24 +55,24 @@ class ModelClass(type):
     gives a module: an instance of a subclass with these arguments fixed.
     """
 
-    _open: OpenModel
+    __open__: OpenModel
 
-    def __call__(cls, *values: ModelArgument, **keywords: Any) -> Any:
+    def __call__(cls, /, *values: ModelArgument, **keywords: Any) -> Any:
         """A module; FusegenError for arguments that the model does not take, SourceError where the
         source is wrong for these."""
-        if "_open" not in cls.__dict__:  # a subclass: its arguments are fixed
+        if "__open__" not in cls.__dict__:  # a subclass: its arguments are fixed
             return super().__call__(*values, **keywords)
         factory = {k: keywords.pop(k) for k in ("device", "dtype") if k in keywords}
         arguments = cls._bound(values, keywords)
         key = tuple((name, type(value), value) for name, value in sorted(arguments.items()))
-        if key not in cls._open.fixed:
-            cls._open.fixed[key] = cls._fix(cls._open.draw(arguments))
-        return cls._open.fixed[key](**factory)
+        if key not in cls.__open__.fixed:
+            cls.__open__.fixed[key] = cls._fix(cls.__open__.draw(arguments))
+        return cls.__open__.fixed[key](**factory)
 
     def _bound(
         cls, values: tuple[ModelArgument, ...], keywords: Mapping[str, ModelArgument]
     ) -> dict[str, ModelArgument]:
-        names = cls._open.arguments
+        names = cls.__open__.arguments
         if len(values) > len(names):
             raise FusegenError(
                 f"model '{cls.__name__}' takes {len(names)} arguments, not {len(values)}"
@@ -93,7 +93,7 @@ class ModelClass(type):
 
 def model_class(name: str, description: str, model: OpenModel) -> type[nn.Module]:
     """The `nn.Module` class of a model with its arguments open."""
-    names = {"__doc__": description, "_open": model}
+    names = {"__doc__": description, "__open__": model}
     return cast("type[nn.Module]", ModelClass(name, (nn.Module,), names))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.errors import FusegenError
 from fusegen.frontend import Source
+from fusegen.frontend.python_names import MODULE_GLOBALS
+from fusegen.runtime.request import Target
 from tests.modules import load
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.fuse"))
@@ -97,3 +102,59 @@ def test_fake_results_are_those_of_the_kernels() -> None:
 def test_error_in_the_source_gives_no_text() -> None:
     with pytest.raises(FusegenError):
         text_of(Source("m.fuse", "model M:\n    input x: [n]\n    return relux(x)\n"))
+
+
+def test_no_class_hides_what_the_text_uses() -> None:
+    """All that the text of a folder and that of a loaded module define, import or take from Python
+    is refused as a model's name."""
+    chosen = Specialisation.of(Source("norm.fuse", BATCH_NORM), None, {})
+    libraries = Libraries({"norm_float32": "norm"}, "fusegen compile", "build it", "emulator.so")
+    for text in (chosen.python_source("cpu", libraries), chosen.python_source("cuda", None)):
+        used = _defined(ast.parse(text)) | _builtins(ast.parse(text))
+        assert used - {"Norm", "annotations"} <= MODULE_GLOBALS
+
+
+def _defined(module: ast.Module) -> set[str]:
+    """The names that statements of the module bind."""
+    found: set[str] = set()
+    for statement in module.body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            found.add(statement.name)
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            found.update((alias.asname or alias.name).split(".")[0] for alias in statement.names)
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            written = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+            found.update(node.id for node in written if isinstance(node.ctx, ast.Store))
+    return found
+
+
+def _builtins(module: ast.Module) -> set[str]:
+    """Python's own functions and types in the module's text."""
+    names = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    return names & set(dir(builtins))
+
+
+@pytest.mark.parametrize("size", ["F", "torch", "class", "float"])
+def test_a_size_may_have_a_name_that_the_text_uses(size: str) -> None:
+    module = load(
+        f"model M():\n    input x: [batch, {size}]\n"
+        f"    return reshape(relu(x), [batch * {size}]) / {size}, sum(x, dim=0) * -inf\n",
+        Target.CUDA,
+    )()
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    flat, total = module(x)
+    assert torch.equal(flat, x.flatten() / 3)
+    assert torch.equal(total, torch.full((3,), float("-inf")))
+    scope = sys.modules[type(module).__module__]
+    assert [tuple(t.shape) for t in scope._empty_results(x)] == [(6,), (3,)]
+
+
+def test_inputs_keep_their_names_beside_those_of_the_text() -> None:
+    module = load(
+        "model M():\n    input QUERY: [n]\n    input _run: [n]\n    input _unused: [n]\n"
+        "    return QUERY - _run\n",
+        Target.CUDA,
+    )()
+    one = torch.ones(3)
+    assert torch.equal(module(3 * one, one, _unused=one), 2 * one)
+    assert torch.equal(module(QUERY=3 * one, run=one, _unused=one), 2 * one)
