@@ -10,10 +10,10 @@ from fusegen.codegen.environment import environment, tidy
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import AttributeValue, Shape
-from fusegen.ir.integers import Integer, Symbol
+from fusegen.ir.graph import AttributeValue, Graph, Shape, topological
+from fusegen.ir.integers import Integer, Symbol, product
 from fusegen.ops.operands import by_parameter
-from fusegen.ops.record import LibraryCall, Parameter, ParameterKind
+from fusegen.ops.record import LibraryCall, Monoid, Parameter, ParameterKind, Reduction
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, Step
 from fusegen.plan.sizes import definitions
@@ -30,6 +30,11 @@ SCALAR_TYPES = {
     DType.FLOAT32: "Float",
     DType.FLOAT64: "Double",
 }
+
+# Operations that refuse to look for an extreme where there is nothing to choose from (a softmax,
+# which looks for one too, has no result there), and how they do it.
+EXTREMES = frozenset({"amax", "amin", "argmax", "argmin", "norm"})
+CHOOSING = frozenset({Monoid.MAXIMUM, Monoid.MINIMUM, Monoid.ARGMAX, Monoid.ARGMIN})
 
 # The names that the skeleton `binding.cpp.j2` uses itself.
 SKELETON = frozenset({"fusegen", "library", "run", "Run", "ScalarType", "Size", "Tensor", "std"})
@@ -63,6 +68,7 @@ class BindingText:
     parameters: tuple[str, ...]
     arguments: tuple[str, ...]
     checks: tuple[str, ...]
+    count_checks: tuple[str, ...]
     steps: tuple[tuple[str, ...], ...]
     returned: str
     result_type: str
@@ -97,12 +103,10 @@ def binding_source(
         defined_sizes=tuple(writer.definition(s) for s in writer.defined),
         parameters=tuple(f"const Tensor& {name}" for name in names),
         arguments=tuple(names),
-        checks=(
-            *(writer.check(b, shown[b.name], names[0]) for b in plan.arguments),
-            *(
-                f'fusegen::check_batch("{layer}", {integer(count, writer.symbols)});'
-                for layer, count in batches.items()
-            ),
+        checks=tuple(writer.check(b, shown[b.name], names[0]) for b in plan.arguments),
+        count_checks=(
+            *(writer.count_check("batch", layer, count) for layer, count in batches.items()),
+            *(writer.count_check("extreme", *found) for found in _extremes(plan.graph)),
         ),
         steps=tuple(writer.statements(step, launchers) for step in plan.steps),
         returned=results[0] if single else f"{{{', '.join(results)}}}",
@@ -164,6 +168,10 @@ class _Writer:
             f'fusegen::check_tensor("{shown}", {variable}, {first}, ScalarType::{dtype}, {sizes});'
         )
 
+    def count_check(self, kind: str, name: str, count: Integer) -> str:
+        """The check of how many values something is computed from."""
+        return f'fusegen::check_{kind}("{name}", {integer(count, self.symbols)});'
+
     def statements(self, step: Step, launchers: Mapping[str, Signature]) -> tuple[str, ...]:
         """The memory a step writes to, and its launch or call."""
         if isinstance(step, LibraryPlan):
@@ -216,6 +224,21 @@ class _Writer:
             sizes = self._sizes(result.shape)
             called = f"torch::stable::view({called}, {sizes})"
         return f"const Tensor {variable} = {called};"
+
+
+def _extremes(graph: Graph) -> tuple[tuple[str, Integer], ...]:
+    """The operations that choose one of their operand's elements, and from how many, where that
+    is known only at run time."""
+    found: dict[tuple[str, Integer], None] = {}
+    for node in topological(graph.roots):
+        if not isinstance(node.operation, Reduction) or node.written_as not in EXTREMES:
+            continue
+        if node.operation.monoid in CHOOSING:
+            shape = node.operands[0].shape
+            count = product(shape[dim] for dim in node.attributes.integers("dims"))
+            if count.constant is None:
+                found[node.written_as, count] = None
+    return tuple(found)
 
 
 def _argument(parameter: Parameter, value: AttributeValue) -> str:

@@ -83,6 +83,32 @@ def test_library_calls_get_their_arguments() -> None:
         assert torch.allclose(result, expected, atol=1e-5)
 
 
+EXTREMES = """\
+model Extremes:
+    input x: [n, m]
+    return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("amax", ""), ("amin", ""), ("argmax", ""), ("argmin", ""), ("norm", "p=inf, ")],
+)
+def test_an_extreme_of_nothing_is_refused(name: str, arguments: str) -> None:
+    module = load(EXTREMES.format(f"{name}(x[:, 1:], {arguments}dim=1)"))()
+    with emulation(check=True):
+        assert module(torch.ones(0, 3)).shape == (0,)
+        with pytest.raises(RuntimeError, match=f"^{name} has nothing to choose from"):
+            module(torch.ones(2, 1))
+
+
+def test_a_softmax_of_nothing_is_nothing() -> None:
+    module = load(EXTREMES.format("softmax(x, dim=1), norm(x, dim=1)"))()
+    with emulation(check=True):
+        softmax, norm = module(torch.ones(2, 0))
+    assert softmax.shape == (2, 0) and torch.equal(norm, torch.zeros(2))
+
+
 def test_library_result_returned_in_another_shape() -> None:
     text = "model R:\n    input x: [n, 1, w]\n    conv = Conv1d(1, 2, 3, padding=1, bias=False)\n"
     module = load(text + "    return flatten(conv(x), 1)\n")()

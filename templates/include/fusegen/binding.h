@@ -153,6 +153,13 @@ inline void check_batch(const char* layer, int64_t values_per_channel) {
     }
 }
 
+// Refuses to look for an extreme, as `operation` does, in dimensions without elements.
+inline void check_extreme(const char* operation, int64_t values_per_result) {
+    if (values_per_result == 0) {
+        refuse(std::string(operation) + " has nothing to choose from: a size that it reduces is 0");
+    }
+}
+
 // One run of the chain on the device and current stream of its tensors.
 class Run {
 public:
