@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
+from fusegen.ir.integers import Atom, Integer, Quotient, Symbol
 
 STORAGE = {
     DType.BOOL: "bool",
@@ -76,8 +76,9 @@ def _rounded(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def integer(value: Integer, names: Mapping[Symbol, str]) -> str:
-    """An integer expression over int64 variables; `names` gives the variables."""
+def integer(value: Integer, names: Mapping[Atom, str]) -> str:
+    """An integer expression over int64 variables; `names` gives the variables, and the text for
+    quotients and remainders that have been prepared."""
     if not value.terms:
         return "0"
     if len(value.terms) == 1:
@@ -90,26 +91,26 @@ def integer(value: Integer, names: Mapping[Symbol, str]) -> str:
     return " - ".join([text, *negative])
 
 
-def factor(value: Integer, names: Mapping[Symbol, str]) -> str:
+def factor(value: Integer, names: Mapping[Atom, str]) -> str:
     """An integer expression, in parentheses unless it is a name or a number."""
     text = integer(value, names)
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def _atom(atom: Symbol | Quotient | Remainder, names: Mapping[Symbol, str]) -> str:
-    if isinstance(atom, Symbol):
+def _atom(atom: Atom, names: Mapping[Atom, str]) -> str:
+    if isinstance(atom, Symbol) or atom in names:
         return names[atom]
     sign = "/" if isinstance(atom, Quotient) else "%"
     return f"{factor(atom.numerator, names)} {sign} {factor(atom.denominator, names)}"
 
 
 def _term(
-    monomial: tuple[Symbol | Quotient | Remainder, ...],
+    monomial: tuple[Atom, ...],
     coefficient: int,
-    names: Mapping[Symbol, str],
+    names: Mapping[Atom, str],
 ) -> str:
-    texts = [_atom(atom, names) for atom in monomial]
-    factors = [text if text.isidentifier() else f"({text})" for text in texts]
+    texts = [(atom, _atom(atom, names)) for atom in monomial]
+    factors = [text if atom in names else f"({text})" for atom, text in texts]
     if coefficient != 1 or not factors:
         factors.append(str(coefficient))
     return " * ".join(factors)

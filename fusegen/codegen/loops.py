@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fusegen.codegen.c_text import storage_type, stored
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
-from fusegen.ir.integers import ONE, Integer, Symbol
-from fusegen.plan.access import Access, access
+from fusegen.ir.integers import ONE, Integer, Quotient, Remainder, Symbol
+from fusegen.plan.access import Access, access, advances
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import Store
 
@@ -32,6 +32,10 @@ class VectorLoop:
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # What is prepared ahead of the element loop has names inside this loop only.
+        self.scope = replace(self.scope, symbols=dict(self.scope.symbols))
+
     def is_contiguous(self, position: Integer) -> bool:
         """Whether a vector's elements at `position` are neighbours, so that one access does."""
         return access(position, self.step, self.vector, self.multiple) is Access.CONTIGUOUS
@@ -41,6 +45,7 @@ class VectorLoop:
         where neighbours lie together, else a load of its own."""
         name = self.scope.buffer(load.buffer)
         if not self.is_contiguous(load.offset):
+            self._prepare_divisions((load.offset, *load.coordinates))
             return scalar_load(self.scope)(load)
         if load not in self.vectors:
             variable = self.scope.names.fresh(f"{name}_vector")
@@ -52,6 +57,24 @@ class VectorLoop:
             self.before += [f"{target} {source}"] if is_short else [target, f"    {source}"]
             self.vectors[load] = variable
         return f"{self.vectors[load]}[element]"
+
+    def _prepare_divisions(self, values: tuple[Integer, ...]) -> None:
+        """Divide once for the vector where its elements divide neighbouring numbers by a size."""
+        found = {division for value in values for division in value.divisions()}
+        for division in sorted(found, key=str):
+            numerator, denominator = division.numerator, division.denominator
+            is_size = denominator.constant is None and not denominator.divisions()
+            fixed = not denominator.symbols() & self.step.symbols()
+            if not (is_size and fixed and advances(numerator, self.step, self.vector)):
+                continue
+            if division in self.scope.symbols:
+                continue
+            variable = self.scope.names.fresh("division")
+            start = self.scope.text(numerator.substitute(self._at_first()))
+            divisor = self.scope.text(denominator)
+            self.before.append(f"const SteppedDivision {variable}({start}, {divisor});")
+            self.scope.symbols[Quotient(numerator, denominator)] = f"{variable}.quotient(element)"
+            self.scope.symbols[Remainder(numerator, denominator)] = f"{variable}.remainder(element)"
 
     def store(self, store: Store, value: str) -> str:
         """The statement that stores `value` inside the element loop."""

@@ -190,7 +190,7 @@ class _Writer:
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
         known |= self.row.known
-        element = Statements(scope.names, scope.symbols, loop.load, self.load, known)
+        element = Statements(scope.names, loop.scope.symbols, loop.load, self.load, known)
         reductions = tuple(self._feed(r, element) for r in phase.reductions)
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import factor, integer, storage_type
 from fusegen.codegen.names import Names, identifier
-from fusegen.ir.integers import Integer, Symbol
+from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.expressions import Expression, Load, PartialStates, Select, Size, walk
 from fusegen.plan.kernels import Store
@@ -23,7 +23,7 @@ class Scope:
     """
 
     names: Names
-    symbols: dict[Symbol, str]
+    symbols: dict[Atom, str]
     host_sizes: tuple[Symbol, ...]
     sizes: tuple[Symbol, ...]
     loads: tuple[Buffer, ...]
@@ -65,7 +65,7 @@ class Scope:
         for buffer in loads:
             names.taken.add(f"{buffer_names[buffer.name]}_strides")
         sizes = sorted((s for s in everywhere if s.extent is None), key=lambda s: s.name)
-        symbols = {size: names.fresh(size.name) for size in sizes}
+        symbols: dict[Atom, str] = {size: names.fresh(size.name) for size in sizes}
         symbols |= {s: identifier(s.name) for s in everywhere if s.extent is not None}
         return Scope(
             names,

@@ -9,7 +9,7 @@ from fusegen.codegen.c_text import compute_type, factor, integer, loaded, number
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
-from fusegen.ir.integers import Symbol
+from fusegen.ir.integers import Atom
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import ParameterKind
 from fusegen.plan.expressions import (
@@ -34,7 +34,7 @@ class Statements:
     """
 
     names: Names
-    symbols: Mapping[Symbol, str]
+    symbols: Mapping[Atom, str]
     load: LoadText
     guarded_load: LoadText
     known: dict[Expression, str] = field(default_factory=dict)

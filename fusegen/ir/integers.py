@@ -151,6 +151,16 @@ class Integer:
                 return factor * (above % _whole_quotient(divisor, factor)) + below
         return Integer.of_atom(Remainder(rest, divisor))
 
+    def divisions(self) -> frozenset[Quotient | Remainder]:
+        """Every quotient and remainder in it, those inside others too."""
+        found: set[Quotient | Remainder] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if not isinstance(atom, Symbol):
+                    found.add(atom)
+                    found |= atom.numerator.divisions() | atom.denominator.divisions()
+        return frozenset(found)
+
     def substitute(self, values: Mapping[Symbol, IntegerLike]) -> Integer:
         """The expression with symbols replaced, simplified again."""
         if not any(symbol in values for symbol in self.symbols()):

@@ -28,6 +28,13 @@ def access(position: Integer, step: Integer, vector: int, multiple: Integer = ON
     return Access.CONTIGUOUS if aligned else Access.SCATTERED
 
 
+def advances(value: Integer, step: Integer, vector: int) -> bool:
+    """Whether `value` grows by 1 with each of `vector` steps of the loop variable `step`."""
+    (symbol,) = (s for s in step.symbols() if step == Integer.of_atom(s))
+    run = _run(value, symbol, vector, ONE)
+    return run is not None and run[0] == 1
+
+
 def _run(value: Integer, symbol: Symbol, vector: int, multiple: Integer) -> tuple[int, bool] | None:
     """The change a step (0 or 1), and whether the first value is a multiple of `vector`; None
     where the steps are not even."""

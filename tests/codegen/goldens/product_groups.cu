@@ -4,6 +4,7 @@
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
 #include "fusegen/reduce.cuh"
+#include "fusegen/stepped_division.cuh"
 
 namespace fusegen {
 // linear_group_norm: linear, group_norm.
