@@ -110,6 +110,9 @@ NONE, ADDRESS, STRIDE, SIZE, BOX, SWIZZLE = range(6)
         (0, (64, 9, -64, 64, 8, 1), STRIDE),
         (0, (0, 9, 64, 64, 8, 1), SIZE),
         (0, (64, 0, 64, 64, 8, 1), SIZE),
+        (0, (64, 2**31 - 1, 64, 64, 8, 1), NONE),
+        (0, (64, 2**31, 64, 64, 8, 1), SIZE),  # its last rows have no coordinates
+        (0, (2**31, 9, 2**31, 64, 8, 1), SIZE),
         (0, (64, 9, 64, 0, 8, 0), BOX),
         (0, (64, 9, 64, 64, 257, 1), BOX),
         (0, (64, 9, 64, 12, 8, 0), BOX),
@@ -121,7 +124,8 @@ def test_tensors_that_a_tensor_map_can_describe(
     load_kernel: LoadKernel, offset: int, arguments: tuple[int, ...], error: int
 ) -> None:
     encode = ctypes.CDLL(load_kernel("hopper_tensor_map").path).encode
-    assert encode(ctypes.c_void_p(1 << 20 | offset), *arguments) == error
+    encode.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_int] * 3]
+    assert encode(1 << 20 | offset, *arguments) == error
 
 
 ROUNDS, LANES = 3, 32

@@ -3,6 +3,8 @@
 // as `const __grid_constant__ TensorMap`.
 #pragma once
 
+#include <limits>
+
 #include "dtypes.cuh"
 
 #ifdef FUSEGEN_EMULATE
@@ -28,7 +30,7 @@ enum class TensorMapError : int {
     none = 0,
     misaligned_address,  // not a multiple of 16 bytes
     misaligned_stride,   // not a multiple of 16 bytes, or 2^40 bytes and more
-    size,                // a size of 0, or above 2^32
+    size,                // a size of 0, or one that a coordinate, an int, does not reach
     box,                 // a tile's side of 0 or above 256, or a row not a multiple of 16 bytes
     swizzle,             // rows that are not 128 bytes with the 128-byte swizzle
     driver,              // there is no driver to encode it, or it refuses
@@ -47,10 +49,10 @@ struct TensorTiles {
     Swizzle swizzle;
 };
 
-// What cuTensorMapEncodeTiled demands of a tensor, known before it is asked.
+// What cuTensorMapEncodeTiled and the copies' coordinates demand of a tensor.
 template <class T, int rank>
 TensorMapError check_tensor_tiles(const TensorTiles<rank>& tiles) {
-    constexpr std::int64_t alignment = 16, size_limit = std::int64_t{1} << 32,
+    constexpr std::int64_t alignment = 16, size_limit = std::numeric_limits<int>::max(),
                            stride_limit = std::int64_t{1} << 40, box_limit = 256;
     if (reinterpret_cast<std::uintptr_t>(tiles.address) % alignment != 0) {
         return TensorMapError::misaligned_address;

@@ -53,8 +53,8 @@ FUSEGEN_EXPORT int run(const float* source, float* target, int rows, int columns
 }
 
 // The error of a tensor of float16 with 64 columns a tile, or another number of them.
-FUSEGEN_EXPORT int encode(const void* address, int columns, int rows, int stride, int box_columns,
-                          int box_rows, int swizzled) {
+FUSEGEN_EXPORT int encode(const void* address, std::int64_t columns, std::int64_t rows,
+                          std::int64_t stride, int box_columns, int box_rows, int swizzled) {
     TensorMap map;
     const TensorTiles<2> tiles{address,
                                {columns, rows},
