@@ -12,6 +12,7 @@ def add_parser(commands: options.Commands) -> None:
         "check", help="find errors only", description="Find every error in FILE, and nothing else."
     )
     options.add_file(parser)
+    options.add_model(parser)
     options.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -20,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fusegen import compiler
 
     source = compiler.read_source(arguments.file)
-    warnings = compiler.check(source, dict(arguments.arguments))
+    warnings = compiler.check(source, dict(arguments.arguments), arguments.model)
     if warnings:
         from fusegen.cli.diagnostics import print_diagnostics
 

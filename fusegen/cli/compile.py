@@ -16,6 +16,7 @@ def add_parser(commands: options.Commands) -> None:
         "model, and build it there. The folder needs no fusegen.",
     )
     options.add_file(parser)
+    options.add_model(parser)
     parser.add_argument(
         "-o",
         dest="out",
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             source,
             out,
             arguments=dict(arguments.arguments),
+            model=arguments.model,
             target=arguments.target,
             architectures=tuple(arguments.architectures),
             dtypes=tuple(arguments.dtypes) or (options.DTYPES[0],),

@@ -16,6 +16,7 @@ def add_parser(commands: options.Commands) -> None:
         "why, with the bytes, the operations and the floor of each kernel.",
     )
     options.add_file(parser)
+    options.add_model(parser)
     options.add_arguments(parser)
     options.add_sizes(parser)
     options.add_dtype(parser)
@@ -30,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     explanation = compiler.explain(
         compiler.read_source(arguments.file),
         arguments=dict(arguments.arguments),
+        model=arguments.model,
         sizes=dict(arguments.sizes),
         dtype=arguments.dtype,
     )

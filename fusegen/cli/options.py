@@ -12,12 +12,23 @@ if TYPE_CHECKING:
 Constant = bool | int | float | str
 """The value of a model argument given with -D."""
 
+GREATEST_SIZE = 2**63 - 1
+
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     """FILE: the source to work on."""
     parser.add_argument("file", metavar="FILE", help="the .fuse source")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """--model; None leaves the choice to the program."""
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model to work on (default: the one that no other uses as a layer)",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +97,12 @@ def parse_constant(text: str) -> tuple[str, Constant]:
 
 
 def parse_size(text: str) -> tuple[str, int]:
-    """`name=size` with a size of at least 0."""
+    """`name=size` with a size that PyTorch can have."""
     name, value = _split(text)
-    if not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{value}' is not a size: a whole number, at least 0")
+    if not value.isdecimal() or int(value) > GREATEST_SIZE:
+        raise argparse.ArgumentTypeError(
+            f"'{value[:40]}' is not a size: a whole number from 0 to {GREATEST_SIZE}"
+        )
     return name, int(value)
 
 

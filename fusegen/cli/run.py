@@ -16,6 +16,7 @@ def add_parser(commands: options.Commands) -> None:
         "PyTorch are from the float64 reference.",
     )
     options.add_file(parser)
+    options.add_model(parser)
     options.add_arguments(parser)
     options.add_sizes(parser)
     options.add_dtype(parser)
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         comparison = compiler.run(
             compiler.read_source(arguments.file),
             arguments=dict(arguments.arguments),
+            model=arguments.model,
             sizes=dict(arguments.sizes),
             dtype=arguments.dtype,
             target=arguments.target,

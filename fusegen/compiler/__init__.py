@@ -71,6 +71,7 @@ def explain(
     """The plan of a model in evaluation, its bytes and operations for the given sizes."""
     from fusegen.compiler.dumps import dump_plan
     from fusegen.compiler.explanation import Explanation
+    from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.compiler.variant import decomposed
     from fusegen.ir.dtypes import DType
@@ -79,6 +80,7 @@ def explain(
     from fusegen.plan.module import plan_module
 
     chosen = Specialisation.of(source, model, arguments)
+    check_sizes(chosen.graph(DType(dtype), training=False), sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
     plan = plan_module(graph, DType(dtype), hints)
@@ -102,6 +104,7 @@ def run(
     are 32.
     """
     from fusegen.compiler.loading import blueprint
+    from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.ir.dtypes import DType
     from fusegen.plan.cost import SizeHints
@@ -110,10 +113,12 @@ def run(
     from fusegen.runtime.request import Target
 
     chosen = Specialisation.of(source, model, arguments)
+    graph = chosen.graph(DType(dtype), training=False)
+    check_sizes(graph, sizes)
     where = Target(target or ("cuda" if gpus() else "emulate"))
     return compare(
         blueprint(chosen, where),
-        chosen.graph(DType(dtype), training=False),
+        graph,
         dtype=DType(dtype),
         device="cuda" if where is Target.CUDA else "cpu",
         sizes=SizeHints(sizes, default=32),

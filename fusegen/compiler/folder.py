@@ -65,7 +65,8 @@ def _libraries(
     chosen: Specialisation, namespaces: dict[str, str], target: Target, dtypes: Sequence[DType]
 ) -> Libraries:
     file = chosen.program.source.filename.rpartition("/")[2]
-    options = [f"-D {name}={value}" for name, value in chosen.arguments]
+    options = [] if chosen.model is None else [f"--model {chosen.model}"]
+    options += [f"-D {name}={value}" for name, value in chosen.arguments]
     if target is Target.EMULATE:
         options.append("--target emulate")
     options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]

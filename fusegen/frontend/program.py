@@ -54,7 +54,7 @@ class Program:
         if len(candidates) != 1:
             raise FusegenError(
                 f"'{self.source.filename}' has several models: {listing(models)}",
-                "name the one to compile",
+                "say which: --model NAME, or model='NAME' in Python",
             )
         return candidates[0]
 

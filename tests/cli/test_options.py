@@ -38,7 +38,7 @@ def test_sizes() -> None:
     assert parse_size("batch=1024") == ("batch", 1024)
 
 
-@pytest.mark.parametrize("text", ["batch=-1", "batch=1.5", "batch=many"])
+@pytest.mark.parametrize("text", ["batch=-1", "batch=1.5", "batch=many", f"batch={2**63}"])
 def test_malformed_sizes(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="not a size"):
         parse_size(text)

@@ -319,7 +319,11 @@ def test_the_model_to_compile_is_the_one_no_other_uses() -> None:
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        (None, "'model.fuse' has several models: 'A', 'B'", "name the one to compile"),
+        (
+            None,
+            "'model.fuse' has several models: 'A', 'B'",
+            "say which: --model NAME, or model='NAME' in Python",
+        ),
         ("Aa", "'model.fuse' has no model 'Aa'", "its models are 'A', 'B'"),
     ],
 )

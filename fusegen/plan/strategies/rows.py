@@ -273,7 +273,7 @@ def _parts(domain: Domain, shape: _Shape, context: Context) -> int:
     rows = context.hints.value(domain.rows)
     columns = context.hints.value(domain.columns)
     across = OUTER_ROWS if shape.mapping is RowMapping.OUTER else shape.rows_a_block
-    blocks = -(-rows // across)
+    blocks = max(1, -(-rows // across))
     least = LEAST_PART // OUTER_ROWS if shape.mapping is RowMapping.OUTER else LEAST_PART
     return max(1, min(2 * context.device.processors // blocks, columns // least))
 
@@ -283,7 +283,7 @@ def _row_plan(
 ) -> RowPlan:
     hints, device = context.hints, context.device
     work = row_work(program, hints)
-    blocks = -(-hints.value(program.domain.rows) // shape.rows_a_block) * shape.parts
+    blocks = max(1, -(-hints.value(program.domain.rows) // shape.rows_a_block)) * shape.parts
     cost = Cost(work.reads, work.writes, work.flops, occupancy=min(1.0, blocks / device.processors))
     columns = program.domain.columns.constant
     fits = columns is not None and shape.shared_bytes(program, columns) <= LEAST_SHARED_MEMORY
