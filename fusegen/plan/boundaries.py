@@ -41,7 +41,7 @@ def boundaries(
             apart = not set(covered(first)) & set(covered(second))
             if apart and reads & set(covered(first)):
                 nodes = sorted((*covered(first), *covered(second)), key=rank.__getitem__)
-                group = _group(tuple(nodes), dependencies)
+                group = dependencies.group(tuple(nodes))
                 why = _reason(group, judge(group, context))
                 found.append(Boundary(first, second, why))
     return tuple(found)
@@ -50,12 +50,6 @@ def boundaries(
 def covered(step: Step) -> tuple[Node, ...]:
     """The graph's nodes that a step computes."""
     return (step.node,) if isinstance(step, LibraryPlan) else step.covers
-
-
-def _group(nodes: tuple[Node, ...], dependencies: Dependencies) -> Group:
-    inside = set(nodes)
-    results = [n for n in nodes if n in dependencies.returned or dependencies.users[n] - inside]
-    return Group(nodes, tuple(results))
 
 
 def _reason(group: Group, verdict: Verdict) -> str:

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node, Operation
-from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Expressions, PartialStates
-
-COMPUTED = (Pointwise, Reduction, Concatenation, Product, LibraryCall)
 
 
 class NotApplicable(Exception):

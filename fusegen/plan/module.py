@@ -8,9 +8,10 @@ from dataclasses import replace
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.record import Reshape
+from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
-from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.plan.group import Context, Group
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
 from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition

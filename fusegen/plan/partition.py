@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.record import LibraryCall
-from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.passes.results import COMPUTED
+from fusegen.plan.group import Context, Group
 from fusegen.plan.strategies import Verdict, judge
 
 
@@ -48,6 +49,7 @@ class Dependencies:
 
     @staticmethod
     def of(graph: Graph) -> Dependencies:
+        """The dependencies of a decomposed graph."""
         order = topological(graph.roots)
         bases: dict[Node, tuple[Node, ...]] = {}
         for node in order:
@@ -68,6 +70,12 @@ class Dependencies:
         returned = frozenset(base for root in graph.roots for base in bases[root])
         return Dependencies(nodes, producers, {n: frozenset(u) for n, u in users.items()}, returned)
 
+    def group(self, nodes: tuple[Node, ...]) -> Group:
+        """Operations as a group, whose results are what others use or what is returned."""
+        inside = set(nodes)
+        results = (n for n in nodes if n in self.returned or self.users[n] - inside)
+        return Group(nodes, tuple(results))
+
 
 @dataclass
 class _Partition:
@@ -81,11 +89,12 @@ class _Partition:
         """A group for `node`, then joined with those of its producers as far as that pays."""
         self.rank[node] = len(self.rank)
         own = self.rank[node]
-        alone = self._judge((node,))
+        group = self.dependencies.group((node,))
+        alone = judge(group, self.context)
         if not alone.steps:
             reasons = "; ".join(f"{name}: {why}" for name, why in alone.refusals)
             raise Unplannable(f"no kernel computes {node.written_as}: {reasons}")
-        self.groups[own] = Part(self._group((node,)), alone)
+        self.groups[own] = Part(group, alone)
         self.group_of[node] = own
         if isinstance(node.operation, LibraryCall):
             return
@@ -125,18 +134,6 @@ class _Partition:
             visit(key)
         return tuple(self.groups[key] for key in done)
 
-    def _group(self, nodes: tuple[Node, ...]) -> Group:
-        inside = set(nodes)
-        results = tuple(
-            node
-            for node in nodes
-            if node in self.dependencies.returned or self.dependencies.users[node] - inside
-        )
-        return Group(nodes, results)
-
-    def _judge(self, nodes: tuple[Node, ...]) -> Verdict:
-        return judge(self._group(nodes), self.context)
-
     def _try(self, keys: frozenset[int]) -> bool:
         """Join groups if one kernel plan does them all, in less time than apart."""
         if len(keys) < 2 or self._cyclic(keys):
@@ -146,7 +143,7 @@ class _Partition:
         )
         if any(isinstance(n.operation, LibraryCall) for n in nodes):
             return False
-        group = self._group(nodes)
+        group = self.dependencies.group(nodes)
         verdict = judge(group, self.context)
         apart = sum(self.groups[k].verdict.seconds for k in keys)
         if not verdict.steps or verdict.seconds >= apart:

@@ -13,9 +13,10 @@ from fusegen.frontend import Source, elaborate, parse
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes import pipeline
+from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, SizeHints
-from fusegen.plan.group import COMPUTED, Context, Group
+from fusegen.plan.group import Context, Group
 from fusegen.plan.kernels import (
     ElementwisePlan,
     GroupEpilogue,

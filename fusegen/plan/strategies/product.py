@@ -30,6 +30,7 @@ from fusegen.plan.kernels import (
 )
 from fusegen.plan.phases import build_program
 from fusegen.plan.strategies.rows import (
+    WARP,
     finish,
     reduced_by_node,
     state_stores,
@@ -40,7 +41,6 @@ from fusegen.plan.tensor_cores import tensor_cores
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
 WIDE_COLUMNS = 128
-WARP = 32
 
 
 def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
