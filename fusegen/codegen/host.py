@@ -11,7 +11,7 @@ from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import AttributeValue, Graph, Shape, topological
-from fusegen.ir.integers import Integer, Symbol, product
+from fusegen.ir.integers import Atom, Integer, Symbol, product
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import LibraryCall, Monoid, Parameter, ParameterKind, Reduction
 from fusegen.plan.buffers import Buffer
@@ -126,7 +126,7 @@ class _Writer:
 
     given: tuple[Symbol, ...]
     defined: tuple[Symbol, ...]
-    symbols: dict[Symbol, str]
+    symbols: dict[Atom, str]
     variables: dict[str, str]
     results: dict[str, Buffer]
 
@@ -140,13 +140,17 @@ class _Writer:
         passed = [symbol for launcher in launchers.values() for symbol in launcher.sizes]
         sizes = [size for buffer in buffers for size in buffer.shape]
         defined = definitions((*sizes, *(Integer.of_atom(symbol) for symbol in passed)))
-        symbols = {s: names.fresh(s.name) for s in (*given, *defined)}
+        symbols: dict[Atom, str] = {s: names.fresh(s.name) for s in (*given, *defined)}
         return _Writer(given, defined, symbols, variables, {b.name: b for b in plan.results})
 
     def definition(self, symbol: Symbol) -> str:
         """The declaration of a size that follows from others."""
         assert symbol.definition is not None
         value = integer(symbol.definition, self.symbols)
+        if any(coefficient < 0 for _, coefficient in symbol.definition.terms):
+            names: dict[Atom, str] = {s: s.name for s in (*self.given, *self.defined)}
+            text = integer(symbol.definition, names)
+            value = f'fusegen::difference("{text}", {value})'
         return f"const int64_t {self.symbols[symbol]} = {value};"
 
     def declaration(self, name: str, signature: Signature) -> Launcher:

@@ -102,6 +102,12 @@ def test_an_extreme_of_nothing_is_refused(name: str, arguments: str) -> None:
             module(torch.ones(2, 1))
 
 
+def test_a_size_below_zero_is_refused() -> None:
+    module = load(EXTREMES.format("x[:, 1:] * 2"))()
+    with emulation(check=True), pytest.raises(RuntimeError, match="too small: the size m - 1 is"):
+        module(torch.ones(2, 0))
+
+
 def test_a_softmax_of_nothing_is_nothing() -> None:
     module = load(EXTREMES.format("softmax(x, dim=1), norm(x, dim=1)"))()
     with emulation(check=True):

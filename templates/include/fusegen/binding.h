@@ -153,6 +153,15 @@ inline void check_batch(const char* layer, int64_t values_per_channel) {
     }
 }
 
+// A size that is a difference, such as that of a slice, with its text.
+inline int64_t difference(const char* text, int64_t size) {
+    if (size < 0) {
+        refuse("an input is too small: the size " + std::string(text) + " is " +
+               std::to_string(size));
+    }
+    return size;
+}
+
 // Refuses to look for an extreme, as `operation` does, in dimensions without elements.
 inline void check_extreme(const char* operation, int64_t values_per_result) {
     if (values_per_result == 0) {
