@@ -22,9 +22,9 @@ column_tiles columns count depth depths element empty end first first_column fir
 first_of_part first_row full grid group groups half i index inside is_active j lane lanes left_map
 left_size left_tile middle order own_row packed pair part part_columns part_end parts phase
 previous processors product_column product_row right_map right_tile ring ring_bytes row row_end
-row_in_block row_tile row_tiles rows shared stage stage_size stages step steps stream stride
-tensor_tiles thread thread_column thread_row threads tile tile_column tile_columns tile_depth
-tile_end tile_first_column tile_first_row tile_row tile_rows tiles vector warpgroup wide
+row_in_block row_tile row_tiles rows shared stage stage_size stage_tiles stages step steps stream
+stride tensor_tiles thread thread_column thread_row threads tile tile_column tile_columns
+tile_depth tile_end tile_first_column tile_first_row tile_row tile_rows tiles vector warpgroup wide
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """

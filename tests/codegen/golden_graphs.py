@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from tests.emulated import apply, cuda_text, graph, planned, value
 from tests.kernels.families import add, gelu, linear, mul, softmax
@@ -46,6 +47,13 @@ def _product() -> Graph:
     return graph([x, weight, bias], gelu(linear(x, weight, bias)), name="Linear")
 
 
+def _product_tensor_cores() -> Graph:
+    x = value("x", "batch", 96, dtype=DType.BFLOAT16)
+    weight = value("fc.weight", 256, 96, dtype=DType.BFLOAT16)
+    norm = apply("group_norm", gelu(linear(x, weight)), num_groups=16)
+    return graph([x, weight], norm, name="LinearGeluGroupNorm")
+
+
 def _product_groups() -> Graph:
     x, weight = value("x", "batch", 96), value("fc.weight", 80, 96)
     scale = value("norm.weight", 80)
@@ -68,6 +76,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "split_mean": _split_sum,
     "product": _product,
     "product_groups": _product_groups,
+    "product_tensor_cores": _product_tensor_cores,
     "product_rows": _product_rows,
 }
 

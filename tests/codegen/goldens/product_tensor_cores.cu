@@ -1,0 +1,397 @@
+// LinearGeluGroupNorm.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/hopper.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/reduce.cuh"
+#include "fusegen/stepped_division.cuh"
+#include "fusegen/tile_order.cuh"
+
+namespace fusegen {
+// linear_gelu_group_norm: linear, gelu, group_norm.
+// Groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// product is not stored.
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_group_norm_kernel(
+    const bfloat16* __restrict__ x,
+    Strides<2> x_strides,
+    const bfloat16* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 96;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared + 0);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_row = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                left_tile[tile_depth * 65 + tile_row] =
+                    inside ? convert<float>(x[packed ? depth + row * 96 : x_strides(row, depth)]) : float(0);
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_column = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? convert<float>(fc_weight[packed
+                        ? column * 96 + depth : fc_weight_strides(column, depth)]) : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                tile[(thread_row + i * 16) * 65 + thread_column + j * 16] = accumulators[i][j];
+            }
+        }
+        __syncthreads();
+        constexpr int lanes = 16;  // threads that share a row
+        constexpr int vector = 1;
+        const int lane = threadIdx.x % lanes;
+        // A row of the epilogue is a group of 16 columns of a row of the tile.
+        constexpr int groups = 4;
+        for (int pair = threadIdx.x / lanes; pair < 64 * groups; pair += threads / lanes) {
+            const int tile_row = pair / groups;
+            const int group = pair % groups;
+            const int64_t product_row = tile_first_row + tile_row;
+            const int64_t product_column = tile_first_column + group * 16;
+            const bool is_active = product_row < rows && product_column < columns;
+            const int64_t row = is_active
+                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t row_end = is_active ? 16 : 0;
+            // Phase 1 of 3.
+            auto total_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+                Vector<float, vector> kept_to;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const float gelu = fusegen::gelu_none(kept_matmul[element]);
+                    const float to = fusegen::cast<float>(gelu);
+                    total_state.push(to, column);
+                    kept_to[element] = to;
+                }
+                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_to);
+            }
+            total_state = reduce_lanes<16>(total_state);
+            const float total = convert<float>(total_state.result());
+            // Phase 2 of 3.
+            const float mean = total / 16.0f;
+            auto rest_state = Sum<float>::identity();
+            auto squared_deviations_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_to_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const float deviation = kept_to_2[element] - mean;
+                    rest_state.push(deviation, column);
+                    const float squared = deviation * deviation;
+                    squared_deviations_state.push(squared, column);
+                }
+            }
+            rest_state = reduce_lanes<16>(rest_state);
+            const float rest = convert<float>(rest_state.result());
+            squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float squared_deviations = convert<float>(squared_deviations_state.result());
+            // Phase 3 of 3.
+            const float rest_2 = rest / 16.0f;
+            const float centre = mean + rest_2;
+            const float div = squared_deviations / 16.0f;
+            const float add = div + 1e-05f;
+            const float rsqrt = fusegen::rsqrt(add);
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_to_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+                Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const float sub = kept_to_3[element] - centre;
+                    const float mul = sub * rsqrt;
+                    const float narrow_type = mul;
+                    y_vector[element] = convert<bfloat16>(narrow_type);
+                }
+                store_vector(y + first_column + row * 16, y_vector);
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+}
+
+// linear_gelu_group_norm: linear, gelu, group_norm.
+// Groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// product is not stored.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
+__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap right_map,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 2;
+    constexpr int stages = 4;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 256;
+    constexpr int tile_depth = 64;
+    constexpr int left_size = tile_rows * tile_depth;
+    constexpr int stage_size = left_size + tile_columns * tile_depth;
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 96;
+    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
+    const int64_t tiles = 1 * order.rows * order.columns;
+    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(bfloat16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<40>();
+        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
+            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            for (int step = 0; step < steps; ++step) {
+                bfloat16* const left_tile = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
+                tma_load_3d(left_tile, left_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                tma_load_3d(left_tile + left_size, right_map, &full[stage],
+                            step * tile_depth, tile_first_column, 0);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<232>();
+        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int64_t tile_first_row = row_tile * tile_rows;
+            const int64_t tile_first_column = column_tile * tile_columns;
+            float accumulators[tile_columns / 2];
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + left_size;
+                mbarrier_wait(&full[stage], phase);
+                wgmma_fence(accumulators);
+#pragma unroll
+                for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
+                    wgmma<bfloat16, tile_columns>(
+                        accumulators, wgmma_descriptor(left_tile + depth),
+                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                }
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // the step before this one is done with its stage
+                    if (thread == 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
+                }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
+#pragma unroll
+            for (int group = 0; group < 16; ++group) {
+                const int64_t product_column = tile_first_column + group * 16;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    const bool is_active = product_row < rows && product_column < columns;
+                    const int64_t row = is_active
+                        ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+                    // Phase 1 of 3.
+                    auto total_state = Sum<float>::identity();
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const int64_t column = first_column + element;
+                            const float gelu = fusegen::gelu_none(accumulators[(group * 2 + block) * 4
+                                + half * 2 + element]);
+                            const float to = fusegen::cast<float>(gelu);
+                            total_state.push(to, column);
+                            accumulators[(group * 2 + block) * 4 + half * 2 + element] = to;
+                        }
+                    }
+                    total_state = reduce_lanes<4>(total_state);
+                    const float total = convert<float>(total_state.result());
+                    // Phase 2 of 3.
+                    const float mean = total / 16.0f;
+                    auto rest_state = Sum<float>::identity();
+                    auto squared_deviations_state = Sum<float>::identity();
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const int64_t column = first_column + element;
+                            const float deviation = accumulators[(group * 2 + block) * 4 + half * 2
+                                + element] - mean;
+                            rest_state.push(deviation, column);
+                            const float squared = deviation * deviation;
+                            squared_deviations_state.push(squared, column);
+                        }
+                    }
+                    rest_state = reduce_lanes<4>(rest_state);
+                    const float rest = convert<float>(rest_state.result());
+                    squared_deviations_state = reduce_lanes<4>(squared_deviations_state);
+                    const float squared_deviations = convert<float>(squared_deviations_state.result());
+                    // Phase 3 of 3.
+                    const float rest_2 = rest / 16.0f;
+                    const float centre = mean + rest_2;
+                    const float div = squared_deviations / 16.0f;
+                    const float add = div + 1e-05f;
+                    const float rsqrt = fusegen::rsqrt(add);
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+                        Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const float sub = accumulators[(group * 2 + block) * 4 + half * 2
+                                + element] - centre;
+                            const float mul = sub * rsqrt;
+                            const float narrow_type = mul;
+                            y_vector[element] = convert<bfloat16>(narrow_type);
+                        }
+                        if (is_active) {
+                            store_vector(y + first_column + row * 16, y_vector);
+                        }
+                    }
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
+    const bfloat16* x,
+    const int64_t* x_strides,
+    const bfloat16* fc_weight,
+    const int64_t* fc_weight_strides,
+    bfloat16* y,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 16640;
+    const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {256, 96});
+    // The tensor cores' form takes packed operands, whose lines start at multiples of 16 bytes.
+    TensorMap left_map;
+    TensorMap right_map;
+    const int64_t depths = 96;
+    if (packed && has_wgmma() && columns % 2 == 0 && is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+        encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
+            x, {depths, batch, 1}, { 96, 96 },
+            { 64, 128, 1}, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<bfloat16>(&right_map, TensorTiles<3>{
+            fc_weight, {depths, 256, 1}, { 96, 96 },
+            { 64, 256, 1}, Swizzle::bytes_128}) == TensorMapError::none) {
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
+        const int64_t processors = processor_count();
+        constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
+        FUSEGEN_LAUNCH(linear_gelu_group_norm_tensor_kernel, grid_of(tensor_tiles < processors
+            ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                       left_map, right_map, y, batch);
+        return FUSEGEN_LAST_ERROR();
+    }
+
+    if (packed) {
+        FUSEGEN_LAUNCH((linear_gelu_group_norm_kernel<true>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), y, batch);
+    } else {
+        FUSEGEN_LAUNCH((linear_gelu_group_norm_kernel<false>),
+                       grid_of(tiles), dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), y, batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen
