@@ -30,11 +30,11 @@ def load(
 
     Raises SourceError or FusegenError, whose text says what is wrong and where.
     """
+    from fusegen.compiler.choices import target_named
     from fusegen.compiler.loading import load_model
     from fusegen.frontend.source import Source
-    from fusegen.runtime.request import Target
 
-    return load_model(Source.read(path), model=model, target=Target(target), check=check)
+    return load_model(Source.read(path), model=model, target=target_named(target), check=check)
 
 
 def compile(

@@ -106,6 +106,13 @@ def parse_size(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
+def parse_seed(text: str) -> int:
+    """A seed that PyTorch takes."""
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not a seed: from 0 to {2**64 - 1}")
+    return int(text)
+
+
 def _split(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not value or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):

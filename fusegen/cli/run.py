@@ -21,7 +21,9 @@ def add_parser(commands: options.Commands) -> None:
     options.add_sizes(parser)
     options.add_dtype(parser)
     options.add_target(parser, default=None)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
+    parser.add_argument(
+        "--seed", type=options.parse_seed, default=0, help="seed of the inputs (default: 0)"
+    )
     options.add_json(parser)
     parser.set_defaults(run=run)
 

@@ -45,17 +45,16 @@ def compile_to_folder(
 ) -> None:
     """Write the kernels, their binding, the Python module and the plan of a model into `out`, and
     build them there unless `emit_only`. Raises FusegenError, and writes nothing then."""
+    from fusegen.compiler.choices import module_dtype_named, target_named
     from fusegen.compiler.folder import write_folder
     from fusegen.compiler.specialisation import Specialisation
-    from fusegen.ir.dtypes import DType
-    from fusegen.runtime.request import Target
 
     write_folder(
         Specialisation.of(source, model, arguments),
         out,
-        target=Target(target),
+        target=target_named(target),
         architectures=architectures,
-        dtypes=[DType(dtype) for dtype in dtypes],
+        dtypes=[module_dtype_named(dtype) for dtype in dtypes],
         emit_only=emit_only,
     )
 

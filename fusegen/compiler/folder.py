@@ -16,6 +16,7 @@ from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import emit
 from fusegen.runtime.emulator_library import LIBRARY
 from fusegen.runtime.gpu import default_architectures
+from fusegen.runtime.ninja_file import library_name
 from fusegen.runtime.request import Target, namespace_of
 
 
@@ -50,6 +51,8 @@ def write_folder(
     try:
         if emit_only:
             emit(requests, out)
+            for request in requests:  # one built before is of other sources
+                (out / library_name(request)).unlink(missing_ok=True)
         else:
             build_into(requests, out)
         (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")

@@ -19,6 +19,12 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, StatisticsUpdate, topological
 
 ArgumentValue = int | float | bool | str
+_KINDS: dict[type, str] = {
+    int: "an integer",
+    float: "a number",
+    bool: "True or False",
+    str: "a string",
+}
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,10 @@ def _constants(
             default = POISON
         value = given.get(name, default)
         if not _is_like(value, default):
+            kind = _KINDS.get(type(default), "of that kind")
             raise FusegenError(
                 f"argument '{name}' of model '{model.name.text}' cannot be {describe(value)}",
-                f"it is {describe(default)} by default, and must be of that kind",
+                f"it is {describe(default)} by default, and must be {kind}",
             )
         scope[name] = value
     return scope

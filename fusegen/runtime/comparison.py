@@ -95,19 +95,26 @@ def compare(
     """Run a new module of the blueprint on `device`, in evaluation, on inputs drawn from `seed`.
 
     `graph` is the model's in `dtype`; `sizes` gives each symbolic size. Raises FusegenError where
-    there is no such device, and whatever the build raises.
+    there is no such device or PyTorch cannot compute the model, and whatever the build raises.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise FusegenError("there is no CUDA GPU here", "run in the emulator: --target emulate")
     generated = generated_module(blueprint)
     torch.manual_seed(seed)
-    module = getattr(generated, blueprint.class_name)(device=device, dtype=_torch(dtype)).eval()
-    inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
     with torch.no_grad():
+        try:
+            module = getattr(generated, blueprint.class_name)(device=device, dtype=_torch(dtype))
+            inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
+            tensors = [*inputs, *(_held(module.eval(), node) for node in graph.tensors)]
+            eager = _as_tuple(generated.reference(*tensors))
+            exact = _as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
+        except (RuntimeError, IndexError, ValueError) as refusal:  # too large, or empty
+            reason = str(refusal).partition("\n")[0]
+            raise FusegenError(
+                f"PyTorch cannot compute the model for these sizes: {reason}",
+                "set others with --size, or with -D",
+            ) from refusal
         kernels = _as_tuple(module(*inputs))
-        tensors = [*inputs, *(_held(module, node) for node in graph.tensors)]
-        eager = _as_tuple(generated.reference(*tensors))
-        exact = _as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
     unit = torch.finfo(_torch(dtype)).eps
     outputs = [
         OutputError(output.name, tuple(k.shape), error(k, x), error(e, x), unit)

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from fusegen.cli.options import parse_constant, parse_size
+from fusegen.cli.options import parse_constant, parse_seed, parse_size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,10 @@ def test_sizes() -> None:
 def test_malformed_sizes(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="not a size"):
         parse_size(text)
+
+
+def test_seeds() -> None:
+    assert parse_seed(str(2**64 - 1)) == 2**64 - 1
+    for text in ("-1", "x", str(2**64)):
+        with pytest.raises(argparse.ArgumentTypeError, match="not a seed"):
+            parse_seed(text)

@@ -79,6 +79,15 @@ def test_emit_only_needs_no_toolchain(
     assert "width=5" in (out / "scale_float32.cu").read_text()
 
 
+def test_emit_only_removes_a_library_of_other_sources(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("scale_float32.so", "another.so"):
+        (out / name).touch()
+    fusegen.compile(model, out, emit_only=True)
+    assert "scale_float32.so" not in files_in(out) and "another.so" in files_in(out)
+
+
 def test_plan(model: Path, tmp_path: Path) -> None:
     fusegen.compile(model, tmp_path / "out", emit_only=True)
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())

@@ -78,3 +78,17 @@ def test_error(actual: list[float], exact: list[float], expected: float) -> None
 def test_verdict(kernels: float, pytorch: float, agrees: bool) -> None:
     unit = torch.finfo(torch.float32).eps
     assert OutputError("y", (1,), kernels, pytorch, unit).agrees is agrees
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [(10**12, "memory"), (2**62, "PyTorch cannot compute"), (0, "PyTorch cannot compute")],
+)
+def test_sizes_that_pytorch_refuses(
+    size: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "least.fuse"
+    path.write_text("model Least():\n    input x: [n, 999]\n    return amin(x)\n")
+    assert main(["run", str(path), "--target", "emulate", "--size", f"n={size}"]) == 1
+    shown = capsys.readouterr().err
+    assert reason in shown and "set others with --size" in shown

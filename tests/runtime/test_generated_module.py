@@ -173,6 +173,8 @@ def test_mixed_dtypes_are_refused(chain: nn.Module) -> None:
     """Case P50."""
     with pytest.raises(TypeError, match=r"weight is torch\.float32, but x is torch\.bfloat16"):
         chain(inputs().bfloat16())
+    with pytest.raises(TypeError, match="x is a list, but must be a tensor"):
+        chain([1.0])
     with pytest.raises(TypeError, match=r"x is torch\.int64, but must be a floating-point tensor"):
         chain(inputs().long())
 

@@ -1,0 +1,25 @@
+"""What callers of the Python API choose by name."""
+
+from __future__ import annotations
+
+from fusegen.compiler.specialisation import MODULE_DTYPES
+from fusegen.errors import FusegenError
+from fusegen.frontend.report import listing
+from fusegen.ir.dtypes import DType
+from fusegen.runtime.request import Target
+
+
+def target_named(name: str) -> Target:
+    """The target of that name; FusegenError if there is none."""
+    names = [target.value for target in Target]
+    if name not in names:
+        raise FusegenError(f"there is no target {name!r}", f"targets are {listing(names)}")
+    return Target(name)
+
+
+def module_dtype_named(name: str) -> DType:
+    """The dtype of that name; FusegenError if a module cannot have it."""
+    names = [dtype.value for dtype in MODULE_DTYPES]
+    if name not in names:
+        raise FusegenError(f"a module's dtype cannot be {name!r}", f"it is one of {listing(names)}")
+    return DType(name)
