@@ -94,13 +94,17 @@ def _rule(name: str, command: str, depfile: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _code(architecture: str) -> str:
+    """nvcc's option for a GPU architecture. All devices of sm_90 are those of sm_90a, without whose
+    instructions the form for the tensor cores would have no body."""
+    exact = "sm_90a" if architecture == "sm_90" else architecture
+    return f"-gencode=arch={exact.replace('sm_', 'compute_')},code={exact}"
+
+
 def _kernel_command(request: BuildRequest) -> str:
     if request.target is Target.EMULATE:
         return "$cxx $emulator_flags -Iinclude -MD -MF $out.d -c $in -o $out"
-    codes = " ".join(
-        f"-gencode=arch={architecture.replace('sm_', 'compute_')},code={architecture}"
-        for architecture in request.architectures
-    )
+    codes = " ".join(dict.fromkeys(map(_code, request.architectures)))
     host_flags = HIDDEN.replace(" ", ",")
     return (
         f"$nvcc -ccbin $cxx {NVCC_FLAGS} {codes} --compiler-options {host_flags} "
