@@ -22,7 +22,9 @@ from fusegen.frontend.values import (
 )
 from fusegen.ir.graph import Node, StatisticsUpdate
 from fusegen.ops.build import call
+from fusegen.ops.construct import as_tensor
 from fusegen.ops.operands import TENSOR_KINDS
+from fusegen.ops.pointwise.logic import WHERE
 from fusegen.ops.record import Layer, Macro, ParameterKind, Record
 
 
@@ -72,6 +74,8 @@ class Calls(Expressions):
         if computed is not None:
             return computed
         attributes = attributes_of(values)
+        if record is WHERE and isinstance(operands[0], bool):
+            operands[0] = as_tensor(operands[0])
         if isinstance(record, Record):
             return self.operate(span, lambda: call(record, operands, **attributes))  # type: ignore[arg-type]
         for operand in operands:

@@ -104,7 +104,8 @@ def explain_token(token: Token) -> tuple[str, str | None] | None:
     if text in "\"'":
         return "this string is not closed on its line", f"add the missing {text}"
     shown = f"'{text}'" if text.isprintable() else f"U+{ord(text):04X}"
-    return f"the character {shown} has no meaning here", _CHARACTER_HINTS.get(text)
+    hint = "names are ASCII letters, digits and '_'" if text.isalnum() else None
+    return f"the character {shown} has no meaning here", _CHARACTER_HINTS.get(text, hint)
 
 
 def explain(tokens: Sequence[Token], position: int, accepted: frozenset[str]) -> SyntaxProblem:

@@ -38,6 +38,11 @@ def size_value(size: Integer) -> Node:
     return Node(SIZE_VALUE, (), Attributes.of(size=size), TensorType((), DType.INT64))
 
 
+def as_tensor(value: bool) -> Node:
+    """A truth value as a scalar tensor, which does not follow the dtype of what it meets."""
+    return call(CAST, (constant(value, DType.BOOL),), dtype=DType.BOOL)
+
+
 def is_number(node: Node) -> bool:
     """Whether the node is a constant or a size: a Python number in PyTorch's eyes, which follows
     the dtype of the tensors it meets."""

@@ -97,7 +97,7 @@ def _bound(bound: Integer, size: Integer) -> Integer:
     if is_never_negative(bound) and is_never_negative(size - bound):
         return bound
     raise OperationError(
-        f"the bound {bound} of a slice may lie outside a dim of the symbolic size {size}",
+        f"the bound {bound} of a slice may lie outside a dim of size {size}",
         "slice dims of constant size, or give a bound in terms of the size",
     )
 

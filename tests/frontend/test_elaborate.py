@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from torch import nn
 
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.ops.record import CONSTANT, SIZE_VALUE
+from fusegen.runtime.request import Target
 from tests.frontend.programs import elaborated, model
+from tests.modules import load
 
 
 def graph_of(body: str, header: str = "model M(n=8):", after: str = "", **options: object) -> Graph:
@@ -339,3 +342,12 @@ def test_numbers_are_computed_as_python_does() -> None:
     assert factor.attributes["value"] == (7 // -2 + 7 % -2) * 0.5**2 - 3
     nan = graph_of("input x: [b]\nreturn x * nan").outputs[0].node.operands[1].attributes["value"]
     assert isinstance(nan, float) and math.isnan(nan)
+
+
+@pytest.mark.parametrize(("flag", "expected"), [(True, [1.0, -2.0]), (False, [-1.0, 2.0])])
+def test_an_argument_chooses_between_values(flag: bool, expected: list[float]) -> None:
+    body = "input x: [b]\nreturn where(flag, x, -x), where(flag, 1, x)"
+    module = load(model(body, "model M(flag=True):"), Target.CUDA)(flag=flag)
+    chosen, other = module(torch.tensor([1.0, -2.0]))
+    assert chosen.tolist() == expected
+    assert other.tolist() == ([1.0, 1.0] if flag else [1.0, -2.0])
