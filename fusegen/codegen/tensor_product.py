@@ -21,12 +21,11 @@ from fusegen.plan.kernels import (
     ProductPlan,
     TensorCores,
 )
+from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR
 
-# A thread's accumulators are pairs of neighbouring columns; four lanes share a block of 8 columns
-# (PTX ISA, register fragments of wgmma's accumulators).
-PAIR = 2
+# Four lanes share a block of columns of the accumulators, each with a pair of neighbours (PTX ISA,
+# register fragments of wgmma).
 LANES = 4
-BLOCK_COLUMNS = 8
 # The element of a pair at hand, in the accumulators' order.
 ELEMENT = "accumulators[block * 4 + half * 2 + element]"
 
