@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -61,8 +63,11 @@ class Specialisation:
 
     @property
     def stem(self) -> str:
-        """What files and operators are named after."""
-        return snake_case(self.name)
+        """What files and operators are named after: never a name that would hide a library from a
+        program beside them."""
+        stem = snake_case(self.name)
+        taken = keyword.iskeyword(stem) or stem in sys.stdlib_module_names or stem == "torch"
+        return f"{stem}_model" if taken else stem
 
     def operator(self, training: bool) -> str:
         """A mode's operators' name, without the dtype."""

@@ -42,7 +42,11 @@ def boundaries(
             if apart and reads & set(covered(first)):
                 nodes = sorted((*covered(first), *covered(second)), key=rank.__getitem__)
                 group = dependencies.group(tuple(nodes))
-                why = _reason(group, judge(group, context))
+                why = (
+                    "a matrix product reads its operands from memory, where every tile finds them"
+                    if _feeds_product(first, second, dependencies)
+                    else _reason(group, judge(group, context))
+                )
                 found.append(Boundary(first, second, why))
     return tuple(found)
 
@@ -50,6 +54,13 @@ def boundaries(
 def covered(step: Step) -> tuple[Node, ...]:
     """The graph's nodes that a step computes."""
     return (step.node,) if isinstance(step, LibraryPlan) else step.covers
+
+
+def _feeds_product(first: Step, second: Step, dependencies: Dependencies) -> bool:
+    """Whether the second step's matrix product has an operand that the first computes."""
+    products = [node for node in covered(second) if isinstance(node.operation, Product)]
+    operands = {p for node in products for p in dependencies.producers[node]}
+    return bool(operands & set(covered(first)))
 
 
 def _reason(group: Group, verdict: Verdict) -> str:

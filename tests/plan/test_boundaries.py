@@ -21,7 +21,14 @@ def test_one_kernel_has_none() -> None:
 
 
 def test_a_second_product() -> None:
-    assert reasons("w(relu(w(x)))") == ["a kernel has one matrix product"]
+    (reason,) = reasons("w(relu(w(x)))")
+    assert reason.startswith("a matrix product reads its operands from memory")
+    assert reasons("w(x) + (x @ w.weight) * 2") == ["a kernel has one matrix product"]
+
+
+def test_a_product_of_what_another_kernel_computes() -> None:
+    (reason,) = reasons("w(softmax(x, dim=1))")
+    assert reason.startswith("a matrix product reads its operands from memory")
 
 
 def test_a_library_call() -> None:

@@ -1,0 +1,24 @@
+"""What a model's files and operators are named after."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.frontend import Source
+
+SOURCE = "model {name}:\n    input x: [n]\n    return relu(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("GemmNorm", "gemm_norm"),
+        ("Random", "random_model"),
+        ("Torch", "torch_model"),
+        ("Class", "class_model"),
+    ],
+)
+def test_no_file_hides_a_library(name: str, stem: str) -> None:
+    source = Source("m.fuse", SOURCE.format(name=name))
+    assert Specialisation.of(source, None, {}).stem == stem
