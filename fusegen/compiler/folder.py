@@ -16,7 +16,7 @@ from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import emit
 from fusegen.runtime.emulator_library import LIBRARY
 from fusegen.runtime.gpu import default_architectures
-from fusegen.runtime.ninja_file import library_name
+from fusegen.runtime.ninja_file import BUILD_FILE, library_name
 from fusegen.runtime.request import Target, namespace_of
 
 
@@ -31,8 +31,10 @@ def write_folder(
 ) -> None:
     """Write the folder `out`, and build it unless `emit_only`; nothing is written if that fails.
 
-    Raises FusegenError where the folder cannot be written, ToolchainError and BuildError.
+    Raises FusegenError where the folder cannot be written or is another model's, ToolchainError
+    and BuildError.
     """
+    _refuse_another_model(chosen, out)
     if target is Target.CUDA:
         chips = tuple(dict.fromkeys(architectures)) or default_architectures()
     elif architectures:
@@ -62,6 +64,16 @@ def write_folder(
             f"the folder '{out}' cannot be written: {error.strerror or error}",
             "name another folder with -o",
         ) from error
+
+
+def _refuse_another_model(chosen: Specialisation, out: Path) -> None:
+    """A folder has one build file and one plan: those of one model."""
+    has_module = (out / "plan.json").exists() and (out / BUILD_FILE).exists()
+    if has_module and not (out / f"{chosen.stem}.py").exists():
+        raise FusegenError(
+            f"the folder '{out}' holds another model's module",
+            f"name a folder for {chosen.name} of its own with -o",
+        )
 
 
 def _libraries(

@@ -107,6 +107,19 @@ def test_plans_of_several_dtypes(model: Path, tmp_path: Path) -> None:
     assert written == {"scale_float32": 1024 * 4 * 4, "scale_float64": 1024 * 4 * 8}
 
 
+def test_a_folder_of_another_model_is_left_alone(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, other = tmp_path / "out", tmp_path / "other.fuse"
+    other.write_text(MODEL.replace("Scale", "Other"))
+    assert main(["compile", str(model), "-o", str(out), "--emit-only"]) == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert main(["compile", str(other), "-o", str(out), "--emit-only"]) == 1
+    assert "holds another model's module" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert main(["compile", str(model), "-o", str(out), "--emit-only"]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
