@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.plan.kernels import ElementwisePlan
@@ -47,8 +47,3 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
         tuple(loop.after),
         mentions(body, "index"),
     )
-
-
-def mentions(lines: tuple[str, ...], variable: str) -> bool:
-    """Whether a variable occurs in the text, so that it has to be declared."""
-    return any(re.search(rf"\b{variable}\b", line) for line in lines)

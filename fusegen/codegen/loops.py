@@ -64,7 +64,7 @@ class VectorLoop:
         for division in sorted(found, key=str):
             numerator, denominator = division.numerator, division.denominator
             is_size = denominator.constant is None and not denominator.divisions()
-            fixed = not denominator.symbols() & self.step.symbols()
+            fixed = self.step.alone not in denominator.symbols()
             if not (is_size and fixed and advances(numerator, self.step, self.vector)):
                 continue
             if division in self.scope.symbols:
@@ -90,7 +90,7 @@ class VectorLoop:
         return f"{variable}[element] = {converted};"
 
     def _at_first(self) -> dict[Symbol, Integer]:
-        (symbol,) = (s for s in self.step.symbols() if self.step == Integer.of_atom(s))
+        symbol = self.step.alone
         start = Symbol(self.first, symbol.extent)
         self.scope.symbols[start] = self.first
         return {symbol: Integer.of_atom(start)}

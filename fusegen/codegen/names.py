@@ -70,3 +70,8 @@ def snake_case(name: str) -> str:
     """`GemmGroupNorm` as `gemm_group_norm`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return identifier(spaced.lower())
+
+
+def mentions(lines: tuple[str, ...], variable: str) -> bool:
+    """Whether a variable occurs in the text, so that it has to be declared."""
+    return any(re.search(rf"\b{variable}\b", line) for line in lines)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fusegen.codegen.c_text import compute_type, stored
-from fusegen.codegen.elementwise import mentions
 from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.plan.buffers import state_bytes
@@ -176,8 +176,7 @@ class _Writer:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge = vector, slots, merge
         self.state_of: dict[Reduced, str] = {}
-        domain = program.domain
-        self.column = domain.column.symbols() - domain.columns.symbols()
+        self.column = program.domain.column.alone
         self.load = scalar_load(scope)
         self.row = Statements(scope.names, scope.symbols, self.load, self.load)
 
@@ -240,7 +239,7 @@ class _Writer:
                 varies[expression] = (
                     below
                     or expression in stop
-                    or bool(expression.symbols & self.column)
+                    or self.column in expression.symbols
                     or isinstance(expression, (Accumulator, PartialStates, Select))
                 )
                 order.append(expression)

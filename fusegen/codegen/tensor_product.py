@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
-from fusegen.codegen.elementwise import mentions
 from fusegen.codegen.kernel_text import kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.names import mentions
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements

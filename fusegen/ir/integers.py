@@ -94,6 +94,14 @@ class Integer:
             return self.terms[0][1]
         return None
 
+    @property
+    def alone(self) -> Symbol:
+        """The symbol that the expression is, such as a loop variable."""
+        ((monomial, coefficient),) = self.terms
+        (atom,) = monomial
+        assert isinstance(atom, Symbol) and coefficient == 1, f"{self} is no symbol"
+        return atom
+
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol in it, those inside quotients and remainders too."""
         found: set[Symbol] = set()

@@ -18,8 +18,7 @@ class Access(Enum):
 def access(position: Integer, step: Integer, vector: int, multiple: Integer = ONE) -> Access:
     """How `position` moves over `vector` steps of the loop variable `step`, which starts at a
     multiple of `vector`. `multiple` is a size known to be a multiple of `vector` too."""
-    (symbol,) = (s for s in step.symbols() if step == Integer.of_atom(s))
-    run = _run(position, symbol, vector, multiple)
+    run = _run(position, step.alone, vector, multiple)
     if run is None:
         return Access.SCATTERED
     slope, aligned = run
@@ -30,8 +29,7 @@ def access(position: Integer, step: Integer, vector: int, multiple: Integer = ON
 
 def advances(value: Integer, step: Integer, vector: int) -> bool:
     """Whether `value` grows by 1 with each of `vector` steps of the loop variable `step`."""
-    (symbol,) = (s for s in step.symbols() if step == Integer.of_atom(s))
-    run = _run(value, symbol, vector, ONE)
+    run = _run(value, step.alone, vector, ONE)
     return run is not None and run[0] == 1
 
 

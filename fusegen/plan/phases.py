@@ -68,8 +68,7 @@ def build_program(
     tile of a matrix product.
     """
     roots = (*(s.value for s in element_stores), *(s.value for s in row_stores), *reductions)
-    (column,) = domain.column.symbols() - domain.columns.symbols() or {Symbol("column")}
-    levels = Levels.of(roots, column)
+    levels = Levels.of(roots, domain.column.alone)
     found = [e for e in walk(roots) if isinstance(e, Reduced)]
     last = max((levels.level[r] for r in found), default=0)
     finals = max((levels.level[s.value] for s in element_stores), default=-1)

@@ -51,8 +51,7 @@ def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixVi
     strides = []
     rest = load.offset
     for axis in (batch, line, depth):
-        (symbol,) = axis.symbols() - _extents(axis)
-        stride = _coefficient(rest, symbol)
+        stride = _coefficient(rest, axis.alone)
         if stride is None:
             return None
         strides.append(stride)
@@ -61,15 +60,6 @@ def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixVi
     if depth_stride != ONE:
         return None
     return MatrixView(load.buffer, rest, batch_stride, line_stride)
-
-
-def _extents(axis: Integer) -> frozenset[Symbol]:
-    return frozenset(
-        size
-        for symbol in axis.symbols()
-        if symbol.extent is not None
-        for size in symbol.extent.symbols()
-    )
 
 
 def _coefficient(value: Integer, symbol: Symbol) -> Integer | None:

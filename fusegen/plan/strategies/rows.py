@@ -227,8 +227,8 @@ def _shape(domain: Domain, program: RowProgram, context: Context) -> _Shape:
     columns = context.hints.value(domain.columns)
     along_rows = along_columns = 0
     narrowest = ACCESS_BYTES
-    for load, weight in _weighted_accesses(program):
-        narrowest = min(narrowest, load)
+    for itemsize, weight in _weighted_accesses(program):
+        narrowest = min(narrowest, itemsize)
         along_columns += weight.columns
         along_rows += weight.rows
     if along_rows > along_columns:
@@ -259,7 +259,7 @@ def _weighted_accesses(program: RowProgram) -> list[tuple[int, _Weight]]:
         touched += [(s.buffer, s.position) for s in phase.stores]
     found = []
     for buffer, position in dict.fromkeys(touched):
-        if not position.symbols() & domain.column.symbols() - domain.columns.symbols():
+        if domain.column.alone not in position.symbols():
             continue
         size = buffer.dtype.itemsize
         columns = size * (access(position, domain.column, 1) is Access.CONTIGUOUS)
