@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_PROCESSES ?= 2
-SOURCES := fusegen tests examples setup.py
+SOURCES := fusegen tests examples benchmarks setup.py
 
 .PHONY: demo test lint format clean
 
