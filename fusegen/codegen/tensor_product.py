@@ -11,12 +11,11 @@ from fusegen.codegen.names import mentions
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
-from fusegen.ir.integers import ZERO, Integer
+from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels import (
     ElementEpilogue,
     GroupEpilogue,
-    MatrixView,
     PartialEpilogue,
     ProductPlan,
     TensorCores,
@@ -31,12 +30,20 @@ ELEMENT = "accumulators[block * 4 + half * 2 + element]"
 
 
 @dataclass(frozen=True)
-class MapText:
-    """What a tensor map describes: `pointer` to `batches` matrices of `lines` lines along K, with
-    strides in elements; `batch` is which of them the kernel reads."""
+class OperandText:
+    """An operand's tile in each stage, and the tensor map that describes where it comes from.
 
-    pointer: str
+    The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
+    kernel's variable `first_line` is the first. The map describes `pointer` to `batches` matrices
+    of `lines` lines, with strides in elements; `batch` is which of them the kernel reads.
+    """
+
+    name: str
     type: str
+    start: int
+    tile_lines: int
+    first_line: str
+    pointer: str
     lines: str
     batches: str
     line_stride: str
@@ -68,7 +75,7 @@ class RegisterArray:
 
 @dataclass(frozen=True)
 class TensorProductText:
-    """What the skeleton `tensor_product.cu.j2` fills in.
+    """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
     An epilogue over rows works on `width` columns at a time, of which the last may not be all there
     if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
@@ -81,8 +88,8 @@ class TensorProductText:
     depth: int
     stages: int
     type: str
-    left: MapText
-    right: MapText
+    stage_size: int
+    operands: tuple[OperandText, ...]
     elements: ElementLoopText | None
     program: ProgramText | None
     width: int
@@ -108,16 +115,17 @@ def tensor_product_text(
         )
         program = _program(epilogue, scope, extra)
         width = epilogue.width
+    operands = _operands(plan, cores, host)
     return TensorProductText(
         scope.parameters,
-        kernel_arguments(scope),
+        (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope)),
         cores.rows,
         cores.columns,
         cores.depth,
         cores.stages,
         storage_type(cores.left.buffer.dtype),
-        _map(cores.left, host, plan.axes.rows, plan.axes.batches),
-        _map(cores.right, host, plan.axes.columns, plan.axes.batches),
+        sum(operand.tile_lines for operand in operands) * cores.depth,
+        operands,
         elements,
         program,
         width,
@@ -127,20 +135,37 @@ def tensor_product_text(
     )
 
 
-def _map(view: MatrixView, scope: Scope, lines: Integer, batches: Integer) -> MapText:
-    name = scope.buffer(view.buffer)
-    pointer = name if view.base == ZERO else f"{name} + {scope.factor(view.base)}"
-    # All batches may share one matrix. The encoder then wants a plausible stride between batches.
-    is_shared = view.batch_stride == ZERO
-    return MapText(
-        pointer,
-        storage_type(view.buffer.dtype),
-        scope.text(lines),
-        "1" if is_shared else scope.text(batches),
-        scope.text(view.line_stride),
-        scope.text(view.line_stride if is_shared else view.batch_stride),
-        "0" if is_shared else "static_cast<int>(batch_index)",
+def _operands(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
+    axes = plan.axes
+    parts = (
+        ("left", cores.left, cores.rows, axes.rows, "tile_first_row"),
+        ("right", cores.right, cores.columns, axes.columns, "tile_first_column"),
     )
+    operands: list[OperandText] = []
+    start = 0
+    for name, view, tile_lines, lines, first_line in parts:
+        pointer = host.buffer(view.buffer)
+        if view.base != ZERO:
+            pointer = f"{pointer} + {host.factor(view.base)}"
+        # All batches may share one matrix. The encoder then wants a plausible stride of batches.
+        is_shared = view.batch_stride == ZERO
+        operands.append(
+            OperandText(
+                name,
+                storage_type(view.buffer.dtype),
+                start,
+                tile_lines,
+                first_line,
+                pointer,
+                host.text(lines),
+                "1" if is_shared else host.text(axes.batches),
+                host.text(view.line_stride),
+                host.text(view.line_stride if is_shared else view.batch_stride),
+                "0" if is_shared else "static_cast<int>(batch_index)",
+            )
+        )
+        start += tile_lines * cores.depth
+    return tuple(operands)
 
 
 def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:

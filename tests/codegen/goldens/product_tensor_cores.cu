@@ -186,8 +186,9 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 256;
     constexpr int tile_depth = 64;
-    constexpr int left_size = tile_rows * tile_depth;
-    constexpr int stage_size = left_size + tile_columns * tile_depth;
+    constexpr int left_start = 0;
+    constexpr int right_start = 8192;
+    constexpr int stage_size = 24576;  // elements
     const int64_t rows = batch;
     const int64_t columns = 256;
     const int64_t depths = 96;
@@ -217,12 +218,12 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
             const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
             for (int step = 0; step < steps; ++step) {
-                bfloat16* const left_tile = ring + stage * stage_size;
+                bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
                 mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
-                tma_load_3d(left_tile, left_map, &full[stage],
+                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
                             step * tile_depth, tile_first_row, 0);
-                tma_load_3d(left_tile + left_size, right_map, &full[stage],
+                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
                             step * tile_depth, tile_first_column, 0);
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
@@ -241,8 +242,9 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
                 const bfloat16* const stage_tiles = ring + stage * stage_size;
-                const bfloat16* const left_tile = stage_tiles + (warpgroup - 1) * wgmma_m * tile_depth;
-                const bfloat16* const right_tile = stage_tiles + left_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
                 wgmma_fence(accumulators);
 #pragma unroll
