@@ -11,6 +11,7 @@ from fusegen.codegen.environment import environment
 from fusegen.codegen.names import Names
 from fusegen.codegen.python_layers import member_statements
 from fusegen.codegen.python_reference import DtypeText, reference_text
+from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.twin import literal
@@ -79,6 +80,7 @@ class ModeText:
     empty_statements: tuple[str, ...]
     result_type: str
     arguments: tuple[str, ...]
+    partial: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,21 @@ def _mode(name: str, mode: Mode) -> ModeText:
         arguments=tuple(
             f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
         ),
+        partial=_partial(mode.graph, tensors),
+    )
+
+
+def _partial(graph: Graph, tensors: tuple[Node, ...]) -> tuple[str, ...]:
+    """The results, by position, that do not depend differentiably on every floating-point
+    argument, each with the positions of those it depends on."""
+    floating = frozenset(node for node in tensors if node.dtype.is_float)
+    # Batch statistics are no outputs: nothing is differentiated through them.
+    outputs = tuple(output.node for output in graph.outputs)
+    found = [*gradient_sources(outputs), *(frozenset[Node]() for _ in graph.roots[len(outputs) :])]
+    return tuple(
+        f"{number}: {literal(tuple(n for n, node in enumerate(tensors) if node in sources))}"
+        for number, (root, sources) in enumerate(zip(graph.roots, found, strict=True))
+        if root.dtype.is_float and sources != floating
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,22 +20,34 @@ if TYPE_CHECKING:
 def load_model(
     source: Source, *, model: str | None = None, target: Target = Target.CUDA, check: bool = False
 ) -> NnModuleClass:
-    """The class of a source's model; `check` builds emulated kernels for the checker.
+    """The class of a source's model, in this process always the same one; `check` builds emulated
+    kernels for the checker.
 
     Its arguments are checked when it is called. Raises SourceError for what is wrong whatever
     they are, and FusegenError if there is no such model.
     """
+    return restored_model(source.filename, source.text, model, target.value, check)
+
+
+@functools.cache
+def restored_model(
+    filename: str, text: str, model: str | None, target: str, check: bool
+) -> NnModuleClass:
+    """The same. Pickled modules name this function and its arguments, so both must stay."""
     from fusegen.runtime.generated_module import OpenModel, model_class
 
+    source = Source(filename, text)
     program = parse(source)
     definition = program.choose_model(model)
     parameters = tuple(parameter.name.text for parameter in definition.parameters)
 
     def draw(arguments: Mapping[str, ArgumentValue]) -> Blueprint:
-        return blueprint(Specialisation.of(source, model, arguments), target, check)
+        chosen = Specialisation.of(source, model, arguments)
+        return blueprint(chosen, Target(target), check)
 
     description = program.comment_above(definition)
-    return model_class(definition.name.text, description, OpenModel(parameters, draw))
+    recipe = restored_model, (filename, text, model, target, check)
+    return model_class(definition.name.text, description, OpenModel(parameters, draw, recipe))
 
 
 def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Blueprint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import linecache
 import sys
@@ -41,10 +42,12 @@ Draw = Callable[[Mapping[str, ModelArgument]], Blueprint]
 @dataclass(frozen=True)
 class OpenModel:
     """A model whose arguments are still open: their names in order, what gives the blueprint for
-    some of them (the others having their defaults), and the classes made so far."""
+    some of them (the others having their defaults), what gives its class in another process (an
+    importable function and its arguments), and the classes made so far."""
 
     arguments: tuple[str, ...]
     draw: Draw
+    recipe: tuple[Callable[..., type[nn.Module]], tuple[object, ...]]
     fixed: dict[tuple[object, ...], type[nn.Module]] = field(default_factory=dict)
 
 
@@ -63,11 +66,14 @@ class ModelClass(type):
         if "__open__" not in cls.__dict__:  # a subclass: its arguments are fixed
             return super().__call__(*values, **keywords)
         factory = {k: keywords.pop(k) for k in ("device", "dtype") if k in keywords}
-        arguments = cls._bound(values, keywords)
+        return cls.with_arguments(cls._bound(values, keywords))(**factory)
+
+    def with_arguments(cls, arguments: Mapping[str, ModelArgument]) -> type[nn.Module]:
+        """The subclass that has these arguments fixed, always the same for the same ones."""
         key = tuple((name, type(value), value) for name, value in sorted(arguments.items()))
         if key not in cls.__open__.fixed:
-            cls.__open__.fixed[key] = cls._fix(cls.__open__.draw(arguments))
-        return cls.__open__.fixed[key](**factory)
+            cls.__open__.fixed[key] = cls._fix(arguments)
+        return cls.__open__.fixed[key]
 
     def _bound(
         cls, values: tuple[ModelArgument, ...], keywords: Mapping[str, ModelArgument]
@@ -84,11 +90,29 @@ class ModelClass(type):
             arguments[name] = value
         return arguments
 
-    def _fix(cls, blueprint: Blueprint) -> type[nn.Module]:
+    def _fix(cls, arguments: Mapping[str, ModelArgument]) -> type[nn.Module]:
+        blueprint = cls.__open__.draw(arguments)
         generated = generated_module(blueprint)
         emitted = getattr(generated, blueprint.class_name)
-        names = {"__doc__": emitted.__doc__, "__module__": generated.__name__}
+        names = {
+            "__doc__": emitted.__doc__,
+            "__module__": generated.__name__,
+            "__fixed__": (cls, dict(arguments)),
+        }
         return cast("type[nn.Module]", ModelClass(cls.__name__, (emitted, cls), names))
+
+
+def _reduced(cls: ModelClass) -> Any:
+    """How pickle writes a class that exists in this process only: what makes it in another. A
+    class that a user derived from one is found by its name, as any other is."""
+    if "__open__" in cls.__dict__:
+        return cls.__open__.recipe
+    if "__fixed__" in cls.__dict__:
+        return ModelClass.with_arguments, cls.__dict__["__fixed__"]
+    return cls.__qualname__
+
+
+copyreg.pickle(ModelClass, _reduced)  # type: ignore[arg-type]
 
 
 def model_class(name: str, description: str, model: OpenModel) -> type[nn.Module]:
