@@ -31,7 +31,7 @@ zero_grad
 # What the generated module's text uses as globals, Python's own functions among them: a class of
 # the same name would hide them. A test compares them with the text.
 _GLOBALS = """
-Any Callable F NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError bool
+Any Callable F NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError any bool
 ctypes dict find_library float functools getattr hasattr int isinstance iter len next nn object
 reference reference_training str super threading torch tuple type zip _Chain _DEVICE _DTYPES _FOLDER
 _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _TRAINING _backward _common_dtype _empty_results

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -14,31 +12,7 @@ from fusegen.errors import FusegenError
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
 from tests.modules import generated, load, operator, reference
-
-CHAIN = """\
-# Linear, group norm, swish, a learned weight.
-model Chain(width=16, num_groups=4):
-    input x: [batch, width]
-    linear = Linear(width, 24)
-    norm = GroupNorm(num_groups, 24)
-    weight = Parameter([24])
-    return x |> linear |> norm |> swish |> mul(weight)
-
-fn swish(t) = t * sigmoid(t)
-"""
-
-
-class PlainChain(nn.Module):
-    """The same, written by hand; bare parameters come before layers in a state dict."""
-
-    def __init__(self, width: int = 16, num_groups: int = 4) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, 24)
-        self.norm = nn.GroupNorm(num_groups, 24)
-        self.weight = nn.Parameter(torch.randn(24))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.silu(self.norm(self.linear(x))) * self.weight
+from tests.runtime.plain import CHAIN, PlainChain, inputs
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +25,6 @@ def chain(chain_class: Any) -> nn.Module:
     torch.manual_seed(0)
     made: nn.Module = chain_class()
     return made
-
-
-def inputs(seed: int = 1, rows: int = 5) -> Tensor:
-    return torch.randn(rows, 16, generator=torch.Generator().manual_seed(seed))
 
 
 def units(actual: Tensor, expected: Tensor) -> float:
@@ -188,22 +158,6 @@ def test_wrong_shapes_are_refused(chain: nn.Module) -> None:
     chain.linear.weight = nn.Parameter(torch.zeros(24, 15))
     with pytest.raises(RuntimeError, match=r"^linear\.weight has shape \[24, 15\]"):
         chain(inputs())
-
-
-def test_deepcopy(chain: nn.Module) -> None:
-    duplicate = copy.deepcopy(chain)
-    assert type(duplicate) is type(chain)
-    assert torch.equal(duplicate(inputs()), chain(inputs()))
-    with torch.no_grad():
-        duplicate.weight.zero_()
-    assert chain.weight.abs().max() > 0
-
-
-def test_pickled_state(chain_class: Any, chain: nn.Module) -> None:
-    state = pickle.loads(pickle.dumps(chain.state_dict()))
-    other = chain_class()
-    other.load_state_dict(state)
-    assert torch.equal(other(inputs()), chain(inputs()))
 
 
 def test_torch_compile_before_the_first_call(chain_class: Any) -> None:
