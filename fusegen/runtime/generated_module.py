@@ -112,7 +112,7 @@ def _reduced(cls: ModelClass) -> Any:
     return cls.__qualname__
 
 
-copyreg.pickle(ModelClass, _reduced)  # type: ignore[arg-type]
+copyreg.pickle(ModelClass, _reduced)
 
 
 def model_class(name: str, description: str, model: OpenModel) -> type[nn.Module]:
