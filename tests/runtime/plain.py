@@ -12,11 +12,11 @@ from tests.modules import load
 
 CHAIN = """\
 # Linear, group norm, swish, a learned weight.
-model Chain(width=16, num_groups=4):
+model Chain(width=16, num_groups=4, columns=24):
     input x: [batch, width]
-    linear = Linear(width, 24)
-    norm = GroupNorm(num_groups, 24)
-    weight = Parameter([24])
+    linear = Linear(width, columns)
+    norm = GroupNorm(num_groups, columns)
+    weight = Parameter([columns])
     return x |> linear |> norm |> swish |> mul(weight)
 
 fn swish(t) = t * sigmoid(t)

@@ -64,7 +64,7 @@ def test_arguments(chain_class: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "keywords", "message"),
     [
-        ((1, 2, 3), {}, "takes 2 arguments, not 3"),
+        ((1, 2, 3, 4), {}, "takes 3 arguments, not 4"),
         ((8,), {"width": 8}, "'width' of model 'Chain' is given twice"),
         ((), {"widht": 8}, "did you mean 'width'?"),
         ((), {"num_groups": 7}, "model.fuse:5:12: error: "),

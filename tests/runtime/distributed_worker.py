@@ -1,0 +1,95 @@
+"""One of two processes of `test_distributed`: trains a generated chain on its share, and writes
+how far its gradients are from the single process's.
+
+Arguments: this process's rank, a file through which they meet, and the file for the results.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from fusegen.runtime.request import Target
+from tests.modules import load
+from tests.runtime.plain import CHAIN, closeness, inputs, pair
+
+PROCESSES = 2
+ROWS = 6
+Gradients = Mapping[str, Tensor]
+
+
+def own_rows(x: Tensor, rank: int) -> Tensor:
+    return x.chunk(PROCESSES)[rank]
+
+
+def single_process(plain: nn.Module) -> Gradients:
+    plain(inputs(rows=ROWS)).square().mean().backward()
+    return {name: p.grad for name, p in plain.named_parameters() if p.grad is not None}
+
+
+def by_batch(ours: nn.Module, rank: int, target: Target) -> Gradients:
+    """Every process has all parameters and half of the rows."""
+    module = DistributedDataParallel(ours)
+    module(own_rows(inputs(rows=ROWS), rank)).square().mean().backward()
+    return {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
+
+
+def by_batch_and_parameter(ours: nn.Module, rank: int, target: Target) -> Gradients:
+    """Every process also keeps half of each parameter only."""
+    fully_shard(ours, mesh=init_device_mesh("cpu", (PROCESSES,)))
+    ours(own_rows(inputs(rows=ROWS), rank)).square().mean().backward()
+    return {name: p.grad.full_tensor() for name, p in ours.named_parameters()}
+
+
+def by_column(ours: nn.Module, rank: int, target: Target) -> Gradients:
+    """Every process has all rows and half of the columns: whole groups of the normalisation."""
+    half = load(CHAIN, target)(num_groups=4 // PROCESSES, columns=24 // PROCESSES)
+    own = {name: value.chunk(PROCESSES)[rank] for name, value in ours.state_dict().items()}
+    half.load_state_dict(own)
+    # The mean over all columns is that of the halves' means.
+    (half(inputs(rows=ROWS)).square().mean() / PROCESSES).backward()
+    found = {}
+    for name, parameter in half.named_parameters():
+        parts = [torch.empty_like(parameter) for _ in range(PROCESSES)]
+        dist.all_gather(parts, parameter.grad)
+        found[name] = torch.cat(parts)
+    return found
+
+
+WAYS: dict[str, Callable[[nn.Module, int, Target], Gradients]] = {
+    "by batch": by_batch,
+    "by batch and parameter": by_batch_and_parameter,
+    "by column": by_column,
+}
+
+
+def main(rank: int, meeting: Path, results: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=PROCESSES
+    )
+    found: dict[str, dict[str, float]] = {}
+    for target in Target:
+        for way, gradients in WAYS.items():
+            ours, plain = pair(target)
+            expected = single_process(plain)
+            actual = gradients(ours, rank, target)
+            assert actual.keys() == expected.keys()
+            found[f"{target.value} {way}"] = {
+                name: closeness(actual[name], expected[name]) for name in expected
+            }
+    results.write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
