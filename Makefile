@@ -32,7 +32,7 @@ clean:
 
 # The stamp is newer than what it was installed from, so a change there refreshes the environment.
 $(INSTALLED): pyproject.toml setup.py constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,examples]'
 	touch $@
 
 $(BIN)/python:

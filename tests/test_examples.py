@@ -32,6 +32,7 @@ CHAINS = {
     ),
     "row_norm": ({"features": 72}, {"rows": 5}),
     "mlp_residual": ({"features": 24, "expansion": 2}, {"batch": 5}),
+    "digits_mlp": ({"hidden": 24}, {"batch": 5}),
 }
 
 
@@ -50,9 +51,9 @@ def test_chains_in_the_emulator(name: str, dtype: str) -> None:
     assert found.agrees, found.as_text()
 
 
-def run(script: str) -> str:
+def run(script: str, *arguments: str | Path) -> str:
     answer = subprocess.run(
-        [sys.executable, EXAMPLES / script], capture_output=True, text=True, check=False
+        [sys.executable, EXAMPLES / script, *arguments], capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
@@ -70,3 +71,34 @@ def test_use_from_python() -> None:
     losses = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("step")]
     assert losses == sorted(losses, reverse=True) and len(losses) == 5
     assert float(lines[-1].rpartition(" ")[2]) < 1e-5
+
+
+def last_number(line: str) -> float:
+    return float(line.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "noise"),
+    # PyTorch's own operations give the same bits. The kernels' losses differ in the last bits of
+    # a float32 loss of 2.3, and a step passes on somewhat more than it was given.
+    [("cuda", 200, 0.0), ("emulate", 40, 1e-4)],
+    ids=["reference", "kernels"],
+)
+def test_train_mlp(tmp_path: Path, target: str, steps: int, noise: float) -> None:
+    """Both curves coincide, and the classifier learns."""
+    picture = tmp_path / "curves.png"
+    text = run(
+        "train_mlp.py", "--target", target, "--steps", str(steps), "--plot", picture
+    ).splitlines()
+    assert [line.partition(":")[0] for line in text[:2]] == ["generated", "plain"]
+    for line in text[:2]:
+        assert last_number(line.rstrip("%")) > (90 if steps == 200 else 80)
+    assert last_number(text[2]) <= noise
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("target", "noise"), [("cuda", 0.0), ("emulate", 1e-4)])
+def test_finetune(target: str, noise: float) -> None:
+    before, after, difference = run("finetune.py", "--target", target, "--steps", "20").splitlines()
+    assert last_number(after) < last_number(before)
+    assert last_number(difference) <= noise
