@@ -32,7 +32,7 @@ def reference(module: nn.Module, *inputs: Tensor) -> Any:
 def operator(module: nn.Module, mode: str = "") -> Callable[..., Any]:
     """The operator that a module has loaded; `mode` is `_training` for that one."""
     found = [
-        loaded
+        loaded.differentiable
         for (name, _), loaded in generated(module)._LOADED.items()
         if name.endswith("_training") == bool(mode)
     ]

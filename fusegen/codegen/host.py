@@ -62,6 +62,7 @@ class BindingText:
 
     header: tuple[str, ...]
     operator: str
+    names: tuple[str, ...]
     kernels: tuple[Launcher, ...]
     sizes: tuple[NamedSize, ...]
     defined_sizes: tuple[str, ...]
@@ -98,6 +99,8 @@ def binding_source(
     text = BindingText(
         header=header,
         operator=operator,
+        # Python registers autograd with the first; the second spares calls without gradients that.
+        names=(operator, f"{operator}_no_grad"),
         kernels=tuple(writer.declaration(*item) for item in launchers.items()),
         sizes=tuple(NamedSize(writer.symbols[s], s.name) for s in writer.given),
         defined_sizes=tuple(writer.definition(s) for s in writer.defined),

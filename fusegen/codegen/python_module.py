@@ -13,13 +13,21 @@ from fusegen.codegen.python_layers import member_statements
 from fusegen.codegen.python_reference import DtypeText, reference_text
 from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, Placeholder, topological
+from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.ops.twin import literal
 
 DOCSTRING_WIDTH = 96
 # What the text of `forward` uses.
 FORWARD_GLOBALS = frozenset(
-    {"_INFERENCE", "_TRAINING", "_in_training", "_run", "_update_statistics"}
+    {
+        "_INFERENCE",
+        "_TRAINING",
+        "_in_training",
+        "_members",
+        "_members_training",
+        "_run",
+        "_update_statistics",
+    }
 )
 
 
@@ -67,6 +75,16 @@ class Libraries:
 
 
 @dataclass(frozen=True)
+class MembersText:
+    """The function that gives the parameters and buffers that a mode's operator takes: where
+    `nn.Module` keeps each (`module._parameters["scale"]`), and the attribute (`module.scale`)."""
+
+    function: str
+    places: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ModeText:
     """A mode's functions and what is known of its arguments."""
 
@@ -81,6 +99,7 @@ class ModeText:
     result_type: str
     arguments: tuple[str, ...]
     partial: tuple[str, ...]
+    members: MembersText | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +122,7 @@ class ModuleText:
     class_docstring: tuple[str, ...]
     members: tuple[str, ...]
     inputs: tuple[str, ...]
-    arguments: list[str]
+    inference: list[str]
     result_type: str
     training: TrainingText | None
     modes: tuple[ModeText, ...]
@@ -135,9 +154,9 @@ def module_source(
         class_docstring=_class_docstring(graph),
         members=member_statements(graph.layers),
         inputs=tuple(f"{name}: Tensor" for name in _input_names(graph)),
-        arguments=_arguments(graph),
+        inference=_arguments(graph, modes[0]),
         result_type=_result_type(len(graph.outputs)),
-        training=None if training is None else _training(training.graph),
+        training=None if training is None else _training(training.graph, modes[-1]),
         modes=tuple(modes),
         device=device,
         libraries=libraries,
@@ -180,6 +199,7 @@ def _mode(name: str, mode: Mode) -> ModeText:
         arguments=tuple(
             f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
         ),
+        members=_members(f"_members{suffix}", tensors),
         partial=_partial(mode.graph, tensors),
     )
 
@@ -198,7 +218,7 @@ def _partial(graph: Graph, tensors: tuple[Node, ...]) -> tuple[str, ...]:
     )
 
 
-def _training(graph: Graph) -> TrainingText:
+def _training(graph: Graph, mode: ModeText) -> TrainingText:
     outputs = [f"output_{number}" for number, _ in enumerate(graph.outputs)]
     if len(outputs) == 1:
         outputs = ["output"]
@@ -210,18 +230,38 @@ def _training(graph: Graph) -> TrainingText:
         updates.append(f"_update_statistics(self.{update.path}, {', '.join(pair)})")
     return TrainingText(
         layers=tuple(dict.fromkeys(f"self.{update.path}" for update in graph.updates)),
-        arguments=_arguments(graph),
+        arguments=_arguments(graph, mode),
         results=(*outputs, *statistics),
         updates=tuple(updates),
         returned=", ".join(outputs),
     )
 
 
-def _arguments(graph: Graph) -> list[str]:
+def _arguments(graph: Graph, mode: ModeText) -> list[str]:
     """What `forward` passes on, in the order of `operator_tensors`."""
-    inputs = _input_names(graph)
-    rest = operator_tensors(graph)[len(inputs) :]
-    return [*inputs, *(f"self.{shown_name(node)}" for node in rest)]
+    members = [] if mode.members is None else [f"*{mode.members.function}(self)"]
+    return [*_input_names(graph), *members]
+
+
+def _members(function: str, tensors: tuple[Node, ...]) -> MembersText | None:
+    """How to get at those of an operator's tensors that the module holds, if there are any."""
+    held = [node for node in tensors if _role(node) is not Role.INPUT]
+    if not held:
+        return None
+    attributes = tuple(f"module.{shown_name(node)}" for node in held)
+    return MembersText(function, tuple(map(_place, held)), attributes)
+
+
+def _place(node: Node) -> str:
+    *owners, name = shown_name(node).split(".")
+    owner = "".join(f'._modules["{owner}"]' for owner in owners)
+    kept = "_parameters" if _role(node) is Role.PARAMETER else "_buffers"
+    return f'module{owner}.{kept}["{name}"]'
+
+
+def _role(node: Node) -> Role:
+    assert isinstance(node.operation, Placeholder)
+    return node.operation.role
 
 
 def _input_names(graph: Graph) -> list[str]:

@@ -8,6 +8,7 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -207,11 +208,23 @@ public:
 #endif
     }
 
-    // Contiguous memory for a value that kernels pass on to others.
+    // Contiguous memory for a value that kernels pass on to others. Not by torch::stable::empty,
+    // which goes through the dispatcher and takes six times as long.
     Tensor workspace(std::initializer_list<int64_t> sizes, ScalarType dtype) {
-        const Tensor made = torch::stable::empty(
-            torch::headeronly::IntHeaderOnlyArrayRef(sizes.begin(), sizes.size()), dtype,
-            std::nullopt, first_.device());
+        constexpr std::size_t most_dimensions = 64;  // of a tensor in PyTorch
+        std::array<int64_t, most_dimensions> strides;
+        int64_t step = 1;
+        for (std::size_t dim = sizes.size(); dim > 0; --dim) {
+            strides.at(dim - 1) = step;
+            step *= std::max<int64_t>(sizes.begin()[dim - 1], 1);
+        }
+        int32_t device_type = 0;
+        TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(first_.get(), &device_type));
+        AtenTensorHandle handle = nullptr;
+        TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+            static_cast<int64_t>(sizes.size()), sizes.begin(), strides.data(),
+            static_cast<int32_t>(dtype), device_type, first_.get_device_index(), &handle));
+        const Tensor made(handle);
 #ifdef FUSEGEN_EMULATE
         expose(made, false);
 #endif
