@@ -29,13 +29,19 @@ def reference(module: nn.Module, *inputs: Tensor) -> Any:
     return generated(module).reference(*inputs, *module.parameters())
 
 
-def operator(module: nn.Module, mode: str = "") -> Callable[..., Any]:
-    """The operator that a module has loaded; `mode` is `_training` for that one."""
+def operators(module: nn.Module, mode: str = "") -> Any:
+    """The operators that a module has loaded; `mode` is `_training` for those of that one."""
     found = [
-        loaded.differentiable
+        loaded
         for (name, _), loaded in generated(module)._LOADED.items()
         if name.endswith("_training") == bool(mode)
     ]
     (only,) = found
-    assert callable(only)
     return only
+
+
+def operator(module: nn.Module, mode: str = "") -> Callable[..., Any]:
+    """The operator among those that autograd knows."""
+    differentiable = operators(module, mode).differentiable
+    assert callable(differentiable)
+    return differentiable

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fusegen.errors import FusegenError
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
-from tests.modules import generated, load, operator, reference
+from tests.modules import generated, load, operator, operators, reference
 from tests.runtime.plain import CHAIN, PlainChain, inputs
 
 
@@ -98,6 +98,47 @@ def test_result_and_opcheck(chain: nn.Module, layout: Any) -> None:
     assert y.is_contiguous()
     arguments = (x, *chain.parameters())
     torch.library.opcheck(operator(chain), arguments)
+    with torch.no_grad():
+        torch.library.opcheck(operators(chain).no_grad, tuple(t.detach() for t in arguments))
+
+
+def test_autograd_sees_a_call_only_where_a_tensor_needs_a_gradient(chain: nn.Module) -> None:
+    with torch.no_grad():
+        assert chain(inputs()).grad_fn is None
+    y = chain(inputs())
+    assert y.grad_fn is not None
+    chain.requires_grad_(False)
+    assert chain(inputs()).grad_fn is None
+    assert chain(inputs().requires_grad_()).grad_fn is not None
+    for quiet in (chain(inputs()), torch.compile(chain, fullgraph=True, backend="eager")(inputs())):
+        assert torch.equal(quiet, y)
+
+
+def test_a_parametrized_weight_is_the_computed_one(chain: nn.Module) -> None:
+    class Twice(nn.Module):
+        def forward(self, weight: Tensor) -> Tensor:
+            return 2 * weight
+
+    nn.utils.parametrize.register_parametrization(chain.linear, "weight", Twice())
+    plain = PlainChain()
+    nn.utils.parametrize.register_parametrization(plain.linear, "weight", Twice())
+    plain.load_state_dict(chain.state_dict())
+    y, expected = chain(inputs()), plain(inputs())
+    assert units(y, expected) <= TOLERANCE
+    original = "linear.parametrizations.weight.original"
+    for module, result in ((chain, y), (plain, expected)):
+        result.sum().backward()
+        assert module.get_parameter(original).grad is not None
+    assert torch.allclose(
+        chain.get_parameter(original).grad, plain.get_parameter(original).grad, rtol=0, atol=1e-4
+    )
+
+
+def test_functional_call_swaps_the_weights(chain: nn.Module) -> None:
+    doubled = {name: 2 * tensor.detach() for name, tensor in chain.named_parameters()}
+    y = torch.func.functional_call(chain, doubled, (inputs(),))
+    chain.load_state_dict(doubled)
+    assert torch.equal(y, chain(inputs()))
 
 
 def test_empty_batch(chain: nn.Module) -> None:
