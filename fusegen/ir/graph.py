@@ -198,7 +198,8 @@ class Graph:
     """A model elaborated for given constants and dtype.
 
     `inputs` in the order of the model's declaration; `tensors` are its parameters and buffers in
-    the order of the module's `state_dict`; `arguments` are the constants it was made with.
+    the order of the module's `state_dict`; `arguments` are the constants it was made with. `saved`
+    are intermediate values that a backward needs (`fusegen.passes.differentiate`).
     """
 
     name: str
@@ -209,12 +210,15 @@ class Graph:
     updates: tuple[StatisticsUpdate, ...] = ()
     arguments: Attributes = Attributes()
     description: str = ""
+    saved: tuple[Output, ...] = ()
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """Every value the graph must deliver: outputs first, then batch statistics."""
+        """Every value the graph must deliver: outputs first, then the mean and variance of each
+        update of batch statistics, then saved values."""
         statistics = [node for update in self.updates for node in (update.mean, update.variance)]
-        return (*(output.node for output in self.outputs), *statistics)
+        outputs, saved = ([item.node for item in of] for of in (self.outputs, self.saved))
+        return (*outputs, *statistics, *saved)
 
 
 def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:

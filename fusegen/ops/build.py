@@ -1,31 +1,34 @@
-"""Short functions that build nodes of the primitive operations, for decompositions."""
+"""Short functions that build nodes of the primitive operations, for decompositions and gradients.
+
+The records of the primitive operations import this module for their gradients, and it imports
+theirs: neither uses the other before both are loaded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node, Shape
-from fusegen.ir.integers import ZERO, Integer, IntegerLike, product
+from fusegen.ir.graph import Node, Shape, TensorType
+from fusegen.ir.integers import ONE, ZERO, Integer, IntegerLike, product
 from fusegen.ops.construct import Operand, call, constant, is_number, size_value
 from fusegen.ops.inference import reduced_shape, shape_of
-from fusegen.ops.pointwise import arithmetic, functions, logic
-from fusegen.ops.pointwise.casting import CAST, NARROW
+from fusegen.ops.pointwise import activations, arithmetic, casting, functions, logic
 from fusegen.ops.primitive import products, reductions, views
-from fusegen.ops.record import Reduction
+from fusegen.ops.record import CONSTANT, Reduction
 
 __all__ = ["call", "constant", "is_number", "size_value"]
 
 
 def cast(x: Node, dtype: DType) -> Node:
     """`x` in another dtype; `x` itself if it has it."""
-    return x if x.dtype is dtype else call(CAST, (x,), dtype=dtype)
+    return x if x.dtype is dtype else call(casting.CAST, (x,), dtype=dtype)
 
 
 def as_result(x: Node, dtype: DType) -> Node:
     """The end of an operation: `x` as `dtype`, not rounded before it is stored."""
     narrows = dtype.is_float and dtype is not x.dtype and dtype.compute is x.dtype
-    return call(NARROW, (x,), dtype=dtype) if narrows else cast(x, dtype)
+    return call(casting.NARROW, (x,), dtype=dtype) if narrows else cast(x, dtype)
 
 
 def to_compute(x: Node) -> Node:
@@ -68,9 +71,90 @@ def maximum(x: Operand, y: Operand) -> Node:
     return call(arithmetic.MAXIMUM, (x, y))
 
 
+def eq(x: Operand, y: Operand) -> Node:
+    """x == y"""
+    return call(logic.EQ, (x, y))
+
+
 def ne(x: Operand, y: Operand) -> Node:
     """x != y"""
     return call(logic.NE, (x, y))
+
+
+def lt(x: Operand, y: Operand) -> Node:
+    """x < y"""
+    return call(logic.LT, (x, y))
+
+
+def le(x: Operand, y: Operand) -> Node:
+    """x <= y"""
+    return call(logic.LE, (x, y))
+
+
+def gt(x: Operand, y: Operand) -> Node:
+    """x > y"""
+    return call(logic.GT, (x, y))
+
+
+def ge(x: Operand, y: Operand) -> Node:
+    """x >= y"""
+    return call(logic.GE, (x, y))
+
+
+def both(x: Node, y: Node) -> Node:
+    """Whether two truth values hold."""
+    return call(logic.LOGICAL_AND, (x, y))
+
+
+def either(x: Node, y: Node) -> Node:
+    """Whether one of two truth values holds."""
+    return call(logic.LOGICAL_OR, (x, y))
+
+
+def where(condition: Node, x: Operand, y: Operand) -> Node:
+    """x where the condition holds, else y."""
+    return call(logic.WHERE, (condition, x, y))
+
+
+def neg(x: Node) -> Node:
+    """-x"""
+    return call(arithmetic.NEG, (x,))
+
+
+def sign(x: Node) -> Node:
+    """-1, 0 or 1."""
+    return call(arithmetic.SIGN, (x,))
+
+
+def tanh(x: Node) -> Node:
+    """The hyperbolic tangent."""
+    return call(functions.TANH, (x,))
+
+
+def sigmoid(x: Node) -> Node:
+    """1 / (1 + exp(-x))"""
+    return call(activations.SIGMOID, (x,))
+
+
+def sine(x: Node) -> Node:
+    """The sine."""
+    return call(functions.SIN, (x,))
+
+
+def cosine(x: Node) -> Node:
+    """The cosine."""
+    return call(functions.COS, (x,))
+
+
+def erfc(x: Node) -> Node:
+    """One less the error function."""
+    return call(functions.ERFC, (x,))
+
+
+def rounded(x: Node) -> Node:
+    """`x` as it is where it has been stored: two roundings of one value are equal, whichever of
+    them was kept in a register."""
+    return call(casting.ROUNDED, (x,), dtype=x.dtype) if x.dtype is not x.dtype.compute else x
 
 
 def absolute(x: Node) -> Node:
@@ -178,6 +262,19 @@ def take(x: Node, dim: int, start: IntegerLike, stop: IntegerLike, step: int = 1
     return call(views.SLICE, (x,), dim=dim, start=first, stop=end, step=step)
 
 
+def zeros(shape: Sequence[IntegerLike], dtype: DType) -> Node:
+    """0 everywhere."""
+    zero = call(casting.CAST, (constant(0.0, dtype),), dtype=dtype)
+    return reshape(expand(zero, shape or (1,)), shape)
+
+
+def is_zero(x: Node) -> bool:
+    """Whether `x` is surely 0 everywhere: what `zeros` made, seen through views."""
+    while x.operation in (views.EXPAND, views.RESHAPE, casting.CAST):
+        (x,) = x.operands
+    return x.operation is CONSTANT and x.attributes["value"] == 0
+
+
 def concatenate(tensors: Sequence[Node], dim: int) -> Node:
     """Tensors of one dtype joined along a dim."""
     return tensors[0] if len(tensors) == 1 else call(views.CONCATENATION, tensors, dim=dim)
@@ -198,3 +295,24 @@ def per_channel(x: Node, vector: Node, dim: int = 1) -> Node:
 def without_dims(x: Node, dims: tuple[int, ...]) -> Node:
     """`x` with dims of size 1 taken out."""
     return reshape(x, reduced_shape(x.shape, dims, keepdim=False))
+
+
+def restore(reduced: Node, x: Node, dims: Sequence[int]) -> Node:
+    """A value for each result of a reduction of `x` over `dims`, as one for each element of `x`."""
+    return expand(reshape(reduced, reduced_shape(x.shape, tuple(dims), keepdim=True)), x.shape)
+
+
+def sum_to(x: Node, type: TensorType) -> Node:
+    """A gradient of a broadcast and promoted operand as one of the operand: summed over the dims
+    along which it was repeated, in its dtype."""
+    added = x.type.rank - type.rank
+    dims = (
+        *range(added),
+        *(
+            added + dim
+            for dim, size in enumerate(type.shape)
+            if size == ONE and x.shape[added + dim] != ONE
+        ),
+    )
+    summed = total(to_compute(x), dims, keepdim=True) if dims else x
+    return as_result(reshape(summed, type.shape), type.dtype)

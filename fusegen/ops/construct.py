@@ -9,7 +9,7 @@ from fusegen.ir.graph import Attributes, AttributeValue, Node, TensorType
 from fusegen.ir.integers import Integer
 from fusegen.ops.inference import result_dtype
 from fusegen.ops.operands import TENSOR_KINDS
-from fusegen.ops.pointwise.casting import CAST
+from fusegen.ops.pointwise import casting
 from fusegen.ops.record import (
     CONSTANT,
     REQUIRED,
@@ -40,7 +40,7 @@ def size_value(size: Integer) -> Node:
 
 def as_tensor(value: bool) -> Node:
     """A truth value as a scalar tensor, which does not follow the dtype of what it meets."""
-    return call(CAST, (constant(value, DType.BOOL),), dtype=DType.BOOL)
+    return call(casting.CAST, (constant(value, DType.BOOL),), dtype=DType.BOOL)
 
 
 def is_number(node: Node) -> bool:
@@ -150,7 +150,7 @@ def _to_floats(nodes: list[Node]) -> list[Node]:
 def _to_float(node: Node) -> Node:
     if node.operation is CONSTANT:
         return constant(_value(node), DType.FLOAT32)
-    return call(CAST, (node,), dtype=DType.FLOAT32)
+    return call(casting.CAST, (node,), dtype=DType.FLOAT32)
 
 
 def _value(node: Node) -> bool | int | float:

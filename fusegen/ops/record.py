@@ -8,7 +8,7 @@ call) before planning, and keeps the name of PyTorch's function for the referenc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from fusegen.ir.dtypes import DType
@@ -65,6 +65,11 @@ class OperationError(Exception):
 
 Inference = Callable[[tuple[TensorType, ...], Attributes], TensorType]
 Decomposition = Callable[[tuple[Node, ...], Attributes], Node]
+# Given a node and the gradient of its value, that of each operand; None where there is none, as
+# for indices, truth values and integers. One that is zero everywhere is `build.zeros`. An operand's
+# gradient may have the broadcast shape and promoted dtype of the result: `differentiate` sums and
+# converts it.
+Gradient = Callable[[Node, Node], tuple[Node | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,16 @@ class Record(Operation):
     None in the attributes, as every other parameter does with its value. `infer` gives the
     result's type or raises `OperationError`. `twin` is PyTorch's expression for it, in the form
     that `fusegen.ops.twin` renders: the reference that the kernels are held against. `summary` is
-    a line for the language reference.
+    a line for the language reference. `gradient`, written with the functions of
+    `fusegen.ops.build`, has PyTorch's values at kinks; without one the operation is not
+    differentiable, or, if it is a composite, has the gradient of what it decomposes into.
     """
 
     parameters: tuple[Parameter, ...]
     infer: Inference
     twin: str
     summary: str
+    gradient: Gradient | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,10 @@ def with_roots(graph: Graph, roots: tuple[Node, ...]) -> Graph:
     """The graph with its roots exchanged, in their order; the same object if every root stays."""
     if roots == graph.roots:
         return graph
-    outputs = tuple(
-        replace(output, node=node) for output, node in zip(graph.outputs, roots, strict=False)
-    )
-    rest = roots[len(graph.outputs) :]
+    rest = iter(roots)
+    outputs = tuple(replace(output, node=next(rest)) for output in graph.outputs)
     updates = tuple(
-        replace(update, mean=mean, variance=variance)
-        for update, mean, variance in zip(graph.updates, rest[::2], rest[1::2], strict=True)
+        replace(update, mean=next(rest), variance=next(rest)) for update in graph.updates
     )
-    return replace(graph, outputs=outputs, updates=updates)
+    saved = tuple(replace(value, node=next(rest)) for value in graph.saved)
+    return replace(graph, outputs=outputs, updates=updates, saved=saved)

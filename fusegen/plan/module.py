@@ -56,7 +56,7 @@ def buffers_of(graph: Graph) -> dict[Node, Buffer]:
         assert isinstance(node.operation, Placeholder)
         name = _distinct(node.operation.path or node.name or "input", taken)
         buffers[node] = Buffer(name, BufferRole.ARGUMENT, node.type)
-    returned = {o.node: o.name for o in graph.outputs}
+    returned = {o.node: o.name for o in (*graph.outputs, *graph.saved)}
     for node in topological(graph.roots):
         if isinstance(node.operation, COMPUTED):
             root = roots.get(node)

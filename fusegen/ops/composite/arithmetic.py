@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ops import build
@@ -101,12 +103,29 @@ def _pow(operands: tuple[Node, ...], _: Attributes) -> Node:
     return build.power(base, exponent)
 
 
+def _pow_gradient(node: Node, gradient: Node) -> tuple[Node | None, ...]:
+    """By a constant, the slope's power is computed as the operation's is."""
+    base, exponent = node.operands
+    if exponent.operation is not CONSTANT or build.is_number(base):
+        own = build.power(base, exponent)
+        assert arithmetic.POWER.gradient is not None
+        return arithmetic.POWER.gradient(own, gradient)
+    value = _scalar(exponent.attributes, "value")
+    if value == 0:
+        return build.zeros(node.shape, node.dtype), None
+    if value == 1:
+        return gradient, None
+    slope = build.mul(build.call(POW, (base, value - 1)), value)
+    return build.mul(gradient, slope), None
+
+
 POW = composite(
     "pow",
     (INPUT, tensor("exponent")),
     _pow,
     "torch.pow({input:number}, {exponent:number})",
     "`input` to the power of `exponent`, elementwise.",
+    _pow_gradient,
 )
 
 
@@ -124,12 +143,33 @@ def _clamp(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return result if greatest is None else build.minimum(result, greatest)
 
 
+def _clamp_gradient(node: Node, gradient: Node) -> tuple[Node | None, ...]:
+    """All of it to the input from bound to bound, else to the bound that holds; where the bounds
+    have changed sides, to the greatest."""
+    x, least, greatest = unpack(node.operands, node.attributes, "input", "min", "max")
+    assert x is not None
+    found: list[Node] = []
+    inside = [build.ge(x, least)] if least is not None else []
+    inside += [build.le(x, greatest)] if greatest is not None else []
+    found.append(build.where(reduce(build.both, inside), gradient, 0))
+    if least is not None:
+        below = build.lt(x, least)
+        holds = below if greatest is None else build.both(below, build.lt(least, greatest))
+        found.append(build.where(holds, gradient, 0))
+    if greatest is not None:
+        above = build.gt(x, greatest)
+        holds = above if least is None else build.either(above, build.gt(least, greatest))
+        found.append(build.where(holds, gradient, 0))
+    return tuple(found)
+
+
 CLAMP = composite(
     "clamp",
     (INPUT, optional_tensor("min"), optional_tensor("max")),
     _clamp,
     "torch.clamp({input}, {min:number}, {max:number})",
     "`input` held between `min` and `max`; NaN stays NaN.",
+    _clamp_gradient,
 )
 
 

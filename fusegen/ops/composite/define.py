@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.graph import Attributes, Node, Placeholder, TensorType
-from fusegen.ops.record import Composite, Decomposition, Parameter
+from fusegen.ops.record import Composite, Decomposition, Gradient, Parameter
 
 
 def composite(
@@ -12,8 +12,12 @@ def composite(
     decompose: Decomposition,
     twin: str,
     summary: str,
+    gradient: Gradient | None = None,
 ) -> Composite:
-    """A composite that is checked and typed by decomposing it over stand-ins for its operands."""
+    """A composite that is checked and typed by decomposing it over stand-ins for its operands.
+
+    Without a gradient of its own it has that of what it decomposes into.
+    """
 
     def infer(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
         stand_ins = tuple(Node(Placeholder("operand"), (), Attributes(), t) for t in types)
@@ -26,4 +30,5 @@ def composite(
         twin=twin,
         summary=summary,
         decompose=decompose,
+        gradient=gradient,
     )

@@ -21,6 +21,7 @@ from fusegen.ops.parameters import (
     DTYPE,
     INPUT,
     WEIGHT,
+    dims,
     flag,
     floating,
     integer,
@@ -59,12 +60,33 @@ def _log_softmax(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.as_result(build.reshape(result, operands[0].shape), dtype)
 
 
+def _along_dim(node: Node, gradient: Node) -> tuple[Node, Node, int]:
+    """The result and its gradient in the compute type, as at least one-dimensional, and `dim`."""
+    dim = normal_dim(node.attributes.integer("dim"), node.type.rank)
+    shape = node.shape or (1,)
+    result, upstream = (build.reshape(build.to_compute(x), shape) for x in (node, gradient))
+    return result, upstream, dim
+
+
+def _softmax_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    result, upstream, dim = _along_dim(node, gradient)
+    part = build.total(build.mul(upstream, result), (dim,), keepdim=True)
+    return (build.reshape(build.mul(result, build.sub(upstream, part)), node.shape),)
+
+
+def _log_softmax_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    result, upstream, dim = _along_dim(node, gradient)
+    part = build.mul(build.exp(result), build.total(upstream, (dim,), keepdim=True))
+    return (build.reshape(build.sub(upstream, part), node.shape),)
+
+
 SOFTMAX = composite(
     "softmax",
     (INPUT, DIM, DTYPE),
     _softmax,
     "torch.softmax({input}, {dim}, dtype={dtype})",
     "Exponentials along `dim` scaled to sum to 1.",
+    _softmax_gradient,
 )
 LOG_SOFTMAX = composite(
     "log_softmax",
@@ -72,6 +94,7 @@ LOG_SOFTMAX = composite(
     _log_softmax,
     "torch.log_softmax({input}, {dim}, dtype={dtype})",
     "The logarithm of softmax.",
+    _log_softmax_gradient,
 )
 
 
@@ -94,12 +117,48 @@ def _require_shape(wanted: Sequence[Integer], **tensors: Node | None) -> None:
             )
 
 
-def _standardised(x: Node, dims: Sequence[int], eps: float) -> Node:
-    """`(x - mean) / sqrt(variance + eps)` over `dims`, with the biased variance."""
+def _moments(x: Node, dims: Sequence[int], eps: float) -> tuple[Node, Node]:
+    """The mean over `dims` and `1 / sqrt(variance + eps)`, with the biased variance."""
     mean = build.centre(x, dims, keepdim=True)
     deviations = build.squared_deviations(x, dims, keepdim=True)
     variance = build.div(deviations, build.count(x.shape, dims))
-    return build.mul(build.sub(x, mean), build.rsqrt(build.add(variance, eps)))
+    return mean, build.rsqrt(build.add(variance, eps))
+
+
+def _standardise(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    (x,) = operands
+    mean, scale = _moments(x, attributes.integers("dims"), attributes.number("eps"))
+    return build.mul(build.sub(x, mean), scale)
+
+
+def _standardise_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    """`scale * (gradient - mean(gradient) - result * mean(gradient * result))`: one sweep over the
+    operand and the gradient, from the statistics."""
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    _, scale = _moments(x, dims, node.attributes.number("eps"))
+    flat = build.total(gradient, dims, keepdim=True)
+    along = build.total(build.mul(gradient, node), dims, keepdim=True)
+    count = build.count(x.shape, dims)
+    shift = build.div(flat, count)
+    tilt = build.mul(node, build.div(along, count))
+    return (build.mul(scale, build.sub(build.sub(gradient, shift), tilt)),)
+
+
+# What all norms that take off a mean are made of; it has no name in the language.
+STANDARDISE = composite(
+    "standardise",
+    (INPUT, dims("dims"), floating("eps")),
+    _standardise,
+    "({input} - torch.mean({input}, {dims}, keepdim=True)) "
+    "* torch.rsqrt(torch.var({input}, {dims}, unbiased=False, keepdim=True) + {eps})",
+    "Less the mean over `dims`, times `1 / sqrt(variance + eps)` with the biased variance.",
+    _standardise_gradient,
+)
+
+
+def _standardised(x: Node, over: Sequence[int], eps: float) -> Node:
+    return call(STANDARDISE, (x,), dims=tuple(over), eps=eps)
 
 
 def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:

@@ -204,20 +204,25 @@ def _divisor(count: Integer, correction: int | float, dtype: DType) -> Node | fl
     return build.maximum(build.sub(build.cast(build.size_value(count), dtype), correction), 0.0)
 
 
-def _variance(operands: tuple[Node, ...], attributes: Attributes) -> Node:
-    """The variance in the compute type, by squared deviations from the mean."""
-    (x,) = operands
-    require(x.type, Accepts.FLOATS)
-    over, keepdim = _arguments(x, attributes)
+def _degrees(x: Node, attributes: Attributes) -> Node | float | Integer:
+    """What a variance divides by."""
     unbiased, correction = attributes.flag("unbiased"), attributes["correction"]
     if correction is None:
         correction = 1 if unbiased else 0
     elif not unbiased:
         raise OperationError("unbiased and correction say the same thing", "give only one of them")
     assert isinstance(correction, (int, float))
+    over, _ = _arguments(x, attributes)
+    return _divisor(build.count(x.shape, over), correction, x.dtype.compute)
+
+
+def _variance(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    """The variance in the compute type, by squared deviations from the mean."""
+    (x,) = operands
+    require(x.type, Accepts.FLOATS)
+    over, keepdim = _arguments(x, attributes)
     deviations = build.squared_deviations(build.to_compute(x), over, keepdim)
-    divisor = _divisor(build.count(x.shape, over), correction, deviations.dtype)
-    return build.div(deviations, divisor)
+    return build.div(deviations, _degrees(x, attributes))
 
 
 def _var(operands: tuple[Node, ...], attributes: Attributes) -> Node:
@@ -226,6 +231,20 @@ def _var(operands: tuple[Node, ...], attributes: Attributes) -> Node:
 
 def _std(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.as_result(build.sqrt(_variance(operands, attributes)), operands[0].dtype)
+
+
+def _std_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    """That of the variance over twice the deviation; 0 where all elements are equal."""
+    x = build.to_compute(node.operands[0])
+    over, _ = _arguments(x, node.attributes)
+    deviation = build.to_compute(node)
+    of_variance = build.where(
+        build.eq(deviation, 0), 0, build.div(build.to_compute(gradient), deviation)
+    )
+    scale = build.div(of_variance, _degrees(x, node.attributes))
+    return (
+        build.mul(build.restore(scale, x, over), build.sub(x, build.centre(x, over, keepdim=True))),
+    )
 
 
 _SPREAD = (INPUT, DIMS, flag("unbiased", True), KEEPDIM, number("correction", None))
@@ -242,6 +261,7 @@ STD = composite(
     _std,
     "torch.std({input}, {dim}, unbiased={unbiased}, keepdim={keepdim}, correction={correction})",
     "The square root of the variance.",
+    _std_gradient,
 )
 
 
@@ -267,12 +287,42 @@ def _norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.as_result(result, x.dtype)
 
 
+def _norm_gradient(node: Node, gradient: Node) -> tuple[Node | None]:
+    """That of a norm that is 0 is 0; a count of elements, which p = 0 is, has none."""
+    wanted, p = node.attributes["dtype"], node.attributes.number("p")
+    x = node.operands[0]
+    x = build.cast(x, wanted) if isinstance(wanted, DType) else x
+    over, _ = _arguments(x, node.attributes)
+    if p == 0:
+        return (None,)
+    wide, size = build.to_compute(x), build.restore(build.to_compute(node), x, over)
+    upstream = build.restore(build.to_compute(gradient), x, over)
+    if p == 1:
+        return (build.mul(upstream, build.sign(wide)),)
+    if abs(p) == inf:
+        extreme = build.restore(build.rounded(node), x, over)
+        reached = build.eq(build.absolute(build.rounded(x)), extreme)
+        chosen = build.cast(reached, wide.dtype)
+        share = build.div(build.sign(wide), build.total(chosen, over, keepdim=True))
+        return (build.mul(upstream, build.mul(chosen, share)),)
+    vanishes = build.eq(size, 0)
+    if p == 2:
+        slope = build.div(wide, size)
+    else:
+        slope = build.mul(
+            build.sign(wide), build.power(build.div(build.absolute(wide), size), p - 1)
+        )
+        vanishes = build.either(vanishes, build.eq(wide, 0)) if p < 1 else vanishes
+    return (build.where(vanishes, 0, build.mul(upstream, slope)),)
+
+
 NORM = composite(
     "norm",
     (INPUT, number("p", 2), DIMS, KEEPDIM, DTYPE),
     _norm,
     "torch.linalg.vector_norm({input}, {p}, {dim}, keepdim={keepdim}, dtype={dtype})",
     "The `p`-norm of the elements; `p` may be infinite.",
+    _norm_gradient,
 )
 
 

@@ -2,11 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fusegen.ir.graph import Node
+from fusegen.ops import build
 from fusegen.ops.inference import Accepts
 from fusegen.ops.pointwise.define import binary, unary
+from fusegen.ops.record import Gradient
+
+Gradients = tuple[Node | None, ...]
+
+
+def _add(_: Node, gradient: Node) -> Gradients:
+    return gradient, gradient
+
+
+def _sub(_: Node, gradient: Node) -> Gradients:
+    return gradient, build.neg(gradient)
+
+
+def _mul(node: Node, gradient: Node) -> Gradients:
+    x, y = node.operands
+    return build.mul(gradient, y), build.mul(gradient, x)
+
+
+def _divide(node: Node, gradient: Node) -> Gradients:
+    _, y = node.operands
+    return build.div(gradient, y), build.neg(build.mul(gradient, build.div(node, y)))
+
+
+def _no_slope(node: Node, gradient: Node) -> Gradients:
+    return tuple(build.zeros(node.shape, gradient.dtype) for _ in node.operands)
+
+
+def _remainder(node: Node, gradient: Node) -> Gradients:
+    x, y = node.operands
+    whole = build.call(FLOOR_DIVIDE, (x, y))
+    return gradient, build.neg(build.mul(gradient, whole))
+
+
+def _power(node: Node, gradient: Node) -> Gradients:
+    """The base's is 0 where the exponent is, and the exponent's where 0 is raised to 0 or more."""
+    base, exponent = node.operands
+    slope = build.mul(exponent, build.power(base, build.sub(exponent, 1)))
+    logarithm = build.mul(node, build.log(base))
+    vanishes = build.both(build.eq(base, 0), build.ge(exponent, 0))
+    return (
+        build.where(build.eq(exponent, 0), 0, build.mul(gradient, slope)),
+        build.mul(gradient, build.where(vanishes, 0, logarithm)),
+    )
+
+
+def _extreme(loses: Callable[[Node, Node], Node]) -> Gradient:
+    """Half to each of equals; NaN, which is neither, to both."""
+
+    def gradient_of(node: Node, gradient: Node) -> Gradients:
+        x, y = node.operands
+        shared = build.where(build.eq(x, y), build.mul(gradient, 0.5), gradient)
+        return build.where(loses(x, y), 0, shared), build.where(loses(y, x), 0, shared)
+
+    return gradient_of
+
+
+def _neg(_: Node, gradient: Node) -> Gradients:
+    return (build.neg(gradient),)
+
+
+def _absolute(node: Node, gradient: Node) -> Gradients:
+    return (build.mul(gradient, build.sign(node.operands[0])),)
+
+
+def _square(node: Node, gradient: Node) -> Gradients:
+    return (build.mul(gradient, build.mul(node.operands[0], 2)),)
+
+
+def _sqrt(node: Node, gradient: Node) -> Gradients:
+    return (build.div(gradient, build.mul(node, 2)),)
+
+
+def _rsqrt(node: Node, gradient: Node) -> Gradients:
+    return (build.mul(build.mul(gradient, -0.5), build.mul(build.square(node), node)),)
+
+
+def _reciprocal(node: Node, gradient: Node) -> Gradients:
+    return (build.neg(build.mul(gradient, build.square(node))),)
+
 
 ADD = binary(
-    "add", "{input} + {other}", "{input:operand} + {other:operand}", "The sum, elementwise."
+    "add",
+    "{input} + {other}",
+    "{input:operand} + {other:operand}",
+    "The sum, elementwise.",
+    gradient=_add,
 )
 SUB = binary(
     "sub",
@@ -14,9 +101,14 @@ SUB = binary(
     "{input:operand} - {other:operand}",
     "The difference, elementwise.",
     accepts=Accepts.NUMBERS,
+    gradient=_sub,
 )
 MUL = binary(
-    "mul", "{input} * {other}", "{input:operand} * {other:operand}", "The product, elementwise."
+    "mul",
+    "{input} * {other}",
+    "{input:operand} * {other:operand}",
+    "The product, elementwise.",
+    gradient=_mul,
 )
 DIVIDE = binary(
     "div",
@@ -25,6 +117,7 @@ DIVIDE = binary(
     "The quotient, elementwise; that of integers is floating-point.",
     cost=8,
     floating=True,
+    gradient=_divide,
 )
 FLOOR_DIVIDE = binary(
     "floor_divide",
@@ -33,6 +126,7 @@ FLOOR_DIVIDE = binary(
     "The quotient rounded down, elementwise.",
     cost=16,
     accepts=Accepts.NUMBERS,
+    gradient=_no_slope,
 )
 TRUNCATE_DIVIDE = binary(
     "truncate_divide",
@@ -41,6 +135,7 @@ TRUNCATE_DIVIDE = binary(
     "The quotient rounded towards zero, elementwise.",
     cost=10,
     accepts=Accepts.NUMBERS,
+    gradient=_no_slope,
 )
 REMAINDER = binary(
     "remainder",
@@ -49,6 +144,7 @@ REMAINDER = binary(
     "The remainder with the divisor's sign, elementwise.",
     cost=20,
     accepts=Accepts.NUMBERS,
+    gradient=_remainder,
 )
 POWER = binary(
     "power",
@@ -57,6 +153,7 @@ POWER = binary(
     "`input` to the power of `other`, elementwise.",
     cost=40,
     accepts=Accepts.NUMBERS,
+    gradient=_power,
 )
 MINIMUM = binary(
     "minimum",
@@ -64,6 +161,7 @@ MINIMUM = binary(
     "torch.minimum({input}, {other})",
     "The lesser, elementwise; NaN if either is.",
     cost=2,
+    gradient=_extreme(lambda x, y: build.gt(x, y)),
 )
 MAXIMUM = binary(
     "maximum",
@@ -71,15 +169,19 @@ MAXIMUM = binary(
     "torch.maximum({input}, {other})",
     "The greater, elementwise; NaN if either is.",
     cost=2,
+    gradient=_extreme(lambda x, y: build.lt(x, y)),
 )
 
-NEG = unary("neg", "-{input}", "-{input:operand}", "The negative.", accepts=Accepts.NUMBERS)
+NEG = unary(
+    "neg", "-{input}", "-{input:operand}", "The negative.", accepts=Accepts.NUMBERS, gradient=_neg
+)
 ABS = unary(
     "abs",
     "fusegen::absolute({input})",
     "torch.abs({input})",
     "The absolute value.",
     accepts=Accepts.NUMBERS,
+    gradient=_absolute,
 )
 SIGN = unary(
     "sign",
@@ -88,6 +190,7 @@ SIGN = unary(
     "-1, 0 or 1 by the sign; 0 for NaN.",
     cost=3,
     accepts=Accepts.ANY,
+    gradient=_no_slope,
 )
 SQUARE = unary(
     "square",
@@ -95,6 +198,7 @@ SQUARE = unary(
     "torch.square({input})",
     "The square.",
     accepts=Accepts.NUMBERS,
+    gradient=_square,
 )
 SQRT = unary(
     "sqrt",
@@ -103,6 +207,7 @@ SQRT = unary(
     "The square root.",
     cost=8,
     floating=True,
+    gradient=_sqrt,
 )
 RSQRT = unary(
     "rsqrt",
@@ -111,6 +216,7 @@ RSQRT = unary(
     "The reciprocal of the square root.",
     cost=8,
     floating=True,
+    gradient=_rsqrt,
 )
 RECIPROCAL = unary(
     "reciprocal",
@@ -119,6 +225,7 @@ RECIPROCAL = unary(
     "The reciprocal.",
     cost=8,
     floating=True,
+    gradient=_reciprocal,
 )
 
 RECORDS = (

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from fusegen.ir.graph import Attributes, TensorType
+from fusegen.ir.graph import Attributes, Node, TensorType
 from fusegen.ops.parameters import INPUT
 from fusegen.ops.record import Parameter, ParameterKind, Pointwise
 
 
 def _infer(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     return TensorType(types[0].shape, attributes.dtype("dtype"))
+
+
+def _gradient(_: Node, gradient: Node) -> tuple[Node]:
+    return (gradient,)  # in the operand's dtype, as every gradient
 
 
 CAST = Pointwise(
@@ -18,6 +22,7 @@ CAST = Pointwise(
     twin="{input}.to({dtype})",
     summary="The same values in another dtype, rounded to it.",
     cuda="fusegen::cast<{dtype}>({input})",
+    gradient=_gradient,
 )
 
 
@@ -33,6 +38,7 @@ WIDEN = Pointwise(
     twin="{input}.to(torch.promote_types({input}.dtype, torch.float32))",
     summary="The same values in the type that arithmetic on them is done in.",
     cuda="{input}",
+    gradient=_gradient,
 )
 
 # The end of an operation that works in the compute type: fused with what follows, its result stays
@@ -45,4 +51,21 @@ NARROW = Pointwise(
     summary="The same values as a 16-bit type, rounded only where they are stored.",
     cuda="{input}",
     cost=0,
+    gradient=_gradient,
+)
+
+
+def _infer_same(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    return types[0]
+
+
+# Comparing a value for equality with one that was stored needs it rounded as storing it does.
+ROUNDED = Pointwise(
+    "rounded",
+    parameters=(INPUT, Parameter("dtype", ParameterKind.DTYPE)),
+    infer=_infer_same,
+    twin="{input}.to({dtype})",
+    summary="The same values, rounded to their dtype as storing them does.",
+    cuda="fusegen::cast<{dtype}>({input})",
+    gradient=_gradient,
 )

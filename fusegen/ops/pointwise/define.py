@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusegen.ir.dtypes import DType
 from fusegen.ops.inference import Accepts, elementwise
 from fusegen.ops.parameters import INPUT, OTHER
-from fusegen.ops.record import Parameter, Pointwise
+from fusegen.ops.record import Gradient, Parameter, Pointwise
 
 
 def unary(
@@ -19,6 +19,7 @@ def unary(
     result: DType | None = None,
     floating: bool = False,
     parameters: tuple[Parameter, ...] = (),
+    gradient: Gradient | None = None,
 ) -> Pointwise:
     """An operation on one tensor, `input`, and the numbers in `parameters`."""
     return Pointwise(
@@ -30,6 +31,7 @@ def unary(
         cuda=cuda,
         cost=cost,
         floating=floating,
+        gradient=gradient,
     )
 
 
@@ -43,6 +45,7 @@ def binary(
     accepts: Accepts = Accepts.ANY,
     result: DType | None = None,
     floating: bool = False,
+    gradient: Gradient | None = None,
 ) -> Pointwise:
     """An operation on two tensors, `input` and `other`, either of which may be a number."""
     return Pointwise(
@@ -54,4 +57,5 @@ def binary(
         cuda=cuda,
         cost=cost,
         floating=floating,
+        gradient=gradient,
     )

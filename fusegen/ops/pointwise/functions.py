@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+from fusegen.ir.graph import Node
+from fusegen.ops import build
 from fusegen.ops.inference import Accepts
 from fusegen.ops.pointwise.define import unary
-from fusegen.ops.record import Pointwise
+from fusegen.ops.record import Gradient, Pointwise
+
+
+def _sloped(slope: Callable[[Node, Node], Node]) -> Gradient:
+    """The gradient times what `slope` makes of the operand and the result."""
+
+    def gradient_of(node: Node, gradient: Node) -> tuple[Node]:
+        return (build.mul(gradient, slope(node.operands[0], node)),)
+
+    return gradient_of
+
+
+def _divided(divisor: Callable[[Node], Node]) -> Gradient:
+    """The gradient divided by what `divisor` makes of the operand."""
+
+    def gradient_of(node: Node, gradient: Node) -> tuple[Node]:
+        return (build.div(gradient, divisor(node.operands[0])),)
+
+    return gradient_of
+
+
+def _no_slope(node: Node, gradient: Node) -> tuple[Node]:
+    return (build.zeros(node.shape, gradient.dtype),)
+
+
+def _same(_: Node, gradient: Node) -> tuple[Node]:
+    return (gradient,)
+
+
+def _bell(x: Node) -> Node:
+    """The slope of the error function: 2 / sqrt(pi) * exp(-x * x)."""
+    return build.mul(build.exp(build.neg(build.square(x))), 2 / math.sqrt(math.pi))
 
 
 def _transcendental(
-    name: str, summary: str, cost: int = 10, device_name: str | None = None
+    name: str,
+    summary: str,
+    cost: int = 10,
+    device_name: str | None = None,
+    *,
+    gradient: Gradient,
 ) -> Pointwise:
     return unary(
         name,
@@ -17,6 +58,7 @@ def _transcendental(
         summary,
         cost=cost,
         floating=True,
+        gradient=gradient,
     )
 
 
@@ -27,28 +69,84 @@ def _rounding(name: str, summary: str) -> Pointwise:
         f"torch.{name}({{input}})",
         summary,
         accepts=Accepts.NUMBERS,
+        gradient=_no_slope,
     )
 
 
-EXP = _transcendental("exp", "The exponential.", device_name="exponential")
-EXP2 = _transcendental("exp2", "2 to the power of `input`.")
-EXPM1 = _transcendental("expm1", "`exp(input) - 1`, accurate near 0.", cost=15)
-LOG = _transcendental("log", "The natural logarithm.", device_name="logarithm")
-LOG1P = _transcendental("log1p", "`log(1 + input)`, accurate near 0.", cost=15)
-LOG2 = _transcendental("log2", "The logarithm to base 2.")
-LOG10 = _transcendental("log10", "The logarithm to base 10.")
-SIN = _transcendental("sin", "The sine.", cost=20)
-COS = _transcendental("cos", "The cosine.", cost=20)
-TAN = _transcendental("tan", "The tangent.", cost=30)
-TANH = _transcendental("tanh", "The hyperbolic tangent.", cost=15)
-ERF = _transcendental("erf", "The error function.", cost=20)
+EXP = _transcendental(
+    "exp", "The exponential.", device_name="exponential", gradient=_sloped(lambda x, y: y)
+)
+EXP2 = _transcendental(
+    "exp2",
+    "2 to the power of `input`.",
+    gradient=_sloped(lambda x, y: build.mul(y, math.log(2))),
+)
+EXPM1 = _transcendental(
+    "expm1",
+    "`exp(input) - 1`, accurate near 0.",
+    cost=15,
+    gradient=_sloped(lambda x, y: build.add(y, 1)),
+)
+LOG = _transcendental(
+    "log", "The natural logarithm.", device_name="logarithm", gradient=_divided(lambda x: x)
+)
+LOG1P = _transcendental(
+    "log1p",
+    "`log(1 + input)`, accurate near 0.",
+    cost=15,
+    gradient=_divided(lambda x: build.add(x, 1)),
+)
+LOG2 = _transcendental(
+    "log2",
+    "The logarithm to base 2.",
+    gradient=_divided(lambda x: build.mul(x, math.log(2))),
+)
+LOG10 = _transcendental(
+    "log10",
+    "The logarithm to base 10.",
+    gradient=_divided(lambda x: build.mul(x, math.log(10))),
+)
+SIN = _transcendental("sin", "The sine.", cost=20, gradient=_sloped(lambda x, y: build.cosine(x)))
+COS = _transcendental(
+    "cos",
+    "The cosine.",
+    cost=20,
+    gradient=_sloped(lambda x, y: build.neg(build.sine(x))),
+)
+TAN = _transcendental(
+    "tan",
+    "The tangent.",
+    cost=30,
+    gradient=_sloped(lambda x, y: build.add(build.square(y), 1)),
+)
+TANH = _transcendental(
+    "tanh",
+    "The hyperbolic tangent.",
+    cost=15,
+    gradient=_sloped(lambda x, y: build.sub(1, build.square(y))),
+)
+ERF = _transcendental(
+    "erf", "The error function.", cost=20, gradient=_sloped(lambda x, y: _bell(x))
+)
+# Kept off the language: the gradient of gelu needs its small values, which 1 - erf cancels.
+ERFC = unary(
+    "erfc",
+    "fusegen::erfc({input})",
+    "torch.erfc({input})",
+    "One less the error function, accurate where it is small.",
+    cost=20,
+    floating=True,
+    gradient=_sloped(lambda x, y: build.neg(_bell(x))),
+)
 
 FLOOR = _rounding("floor", "Rounded down.")
 CEIL = _rounding("ceil", "Rounded up.")
 TRUNC = _rounding("trunc", "Rounded towards zero.")
 ROUND = _rounding("round", "Rounded to the nearest integer, halves to even.")
 
-CLONE = unary("clone", "{input}", "torch.clone({input})", "A copy.", accepts=Accepts.ANY)
+CLONE = unary(
+    "clone", "{input}", "torch.clone({input})", "A copy.", accepts=Accepts.ANY, gradient=_same
+)
 
 RECORDS = (
     CLONE,

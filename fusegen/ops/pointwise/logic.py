@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Attributes, TensorType
+from fusegen.ir.graph import Attributes, Node, TensorType
+from fusegen.ops import build
 from fusegen.ops.inference import Accepts, broadcast, result_dtype
 from fusegen.ops.parameters import INPUT, OTHER, tensor
 from fusegen.ops.pointwise.define import binary, unary
@@ -122,6 +123,12 @@ def _infer_where(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     return TensorType(broadcast([t.shape for t in types]), result_dtype(values))
 
 
+def _where(node: Node, gradient: Node) -> tuple[Node | None, ...]:
+    """Chosen, not multiplied: a NaN of the branch not taken stays out."""
+    condition = node.operands[0]
+    return None, build.where(condition, gradient, 0), build.where(condition, 0, gradient)
+
+
 WHERE = Pointwise(
     "where",
     parameters=(tensor("condition"), INPUT, OTHER),
@@ -129,6 +136,7 @@ WHERE = Pointwise(
     twin="torch.where({condition}, {input:number}, {other:number})",
     summary="`input` where the condition holds, else `other`.",
     cuda="{condition} ? {input} : {other}",
+    gradient=_where,
 )
 
 RECORDS = (

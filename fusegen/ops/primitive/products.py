@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fusegen.ir.graph import Attributes, TensorType
+from fusegen.ir.graph import Attributes, Node, TensorType
+from fusegen.ops import build
 from fusegen.ops.inference import Accepts, require, show
 from fusegen.ops.parameters import INPUT, OTHER
 from fusegen.ops.record import OperationError, Product
@@ -26,12 +27,21 @@ def _infer(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     return TensorType((*left.shape[:-1], right.shape[-1]), left.dtype)
 
 
+def _gradient(node: Node, gradient: Node) -> tuple[Node, Node]:
+    left, right = node.operands
+    return (
+        build.matrix_product(gradient, build.transpose(right)),
+        build.matrix_product(build.transpose(left), gradient),
+    )
+
+
 MATRIX_PRODUCT = Product(
     "matmul",
     parameters=(INPUT, OTHER),
     infer=_infer,
     twin="torch.matmul({input}, {other})",
     summary="The product of matrices, batch by batch.",
+    gradient=_gradient,
 )
 
 RECORDS = (MATRIX_PRODUCT,)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Attributes, TensorType
+from fusegen.ir.graph import Attributes, Node, TensorType
+from fusegen.ops import build
 from fusegen.ops.inference import Accepts, reduced_shape, require
 from fusegen.ops.parameters import INPUT, KEEPDIM, dims
-from fusegen.ops.record import Inference, Monoid, Reduction
+from fusegen.ops.record import Gradient, Inference, Monoid, Reduction
 
 
 def _inference(accepts: Accepts, result: DType | None) -> Inference:
@@ -21,6 +24,56 @@ def _inference(accepts: Accepts, result: DType | None) -> Inference:
     return infer
 
 
+def _of_elements(slope: Callable[[Node, Node, Node], Node]) -> Gradient:
+    """`slope` makes the gradient of the operand's elements from the operand, the result and the
+    result's gradient, the latter two repeated for each element."""
+
+    def gradient_of(node: Node, gradient: Node) -> tuple[Node]:
+        (x,) = node.operands
+        dims = node.attributes.integers("dims")
+        return (slope(x, build.restore(node, x, dims), build.restore(gradient, x, dims)),)
+
+    return gradient_of
+
+
+def _mean(node: Node, gradient: Node) -> tuple[Node]:
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    return (build.restore(build.div(gradient, build.count(x.shape, dims)), x, dims),)
+
+
+def _moments(node: Node, gradient: Node) -> tuple[Node]:
+    """Twice the deviations; that the mean depends on the elements too cancels out."""
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    deviations = build.sub(x, build.centre(x, dims, keepdim=True))
+    return (build.mul(build.restore(build.mul(gradient, 2), x, dims), deviations),)
+
+
+def _extreme(node: Node, gradient: Node) -> tuple[Node]:
+    """Equal parts for all elements that are the extreme, which has been rounded where it was
+    stored; NaN for all of them if it is NaN."""
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    reached = build.eq(build.rounded(x), build.restore(build.rounded(node), x, dims))
+    chosen = build.cast(reached, x.dtype.compute)
+    parts = build.div(build.restore(gradient, x, dims), build.total(chosen, dims, keepdim=True))
+    return (build.mul(parts, chosen),)
+
+
+def _product(node: Node, gradient: Node) -> tuple[Node]:
+    """The product of the other elements: the quotient by the element, unless one of them is 0."""
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    zero = build.eq(x, 0)
+    zeros = build.total(build.cast(zero, x.dtype.compute), dims, keepdim=True)
+    others = build.reduce(PRODUCT, build.where(zero, 1, x), dims, keepdim=True)
+    alone = build.where(build.eq(zeros, 1), others, 0)
+    quotient = build.div(build.restore(node, x, dims), x)
+    slope = build.where(zero, alone, quotient)
+    return (build.mul(build.restore(gradient, x, dims), slope),)
+
+
 def _reduction(
     name: str,
     monoid: Monoid,
@@ -28,6 +81,7 @@ def _reduction(
     summary: str,
     accepts: Accepts = Accepts.ANY,
     result: DType | None = None,
+    gradient: Gradient | None = None,
 ) -> Reduction:
     return Reduction(
         name,
@@ -36,6 +90,7 @@ def _reduction(
         twin=twin,
         summary=summary,
         monoid=monoid,
+        gradient=gradient,
     )
 
 
@@ -45,6 +100,7 @@ SUM = _reduction(
     "torch.sum({input}, {dims}, keepdim={keepdim})",
     "The sum, in the operand's dtype.",
     Accepts.SUMMANDS,
+    gradient=_of_elements(lambda x, y, gradient: gradient),
 )
 PRODUCT = _reduction(
     "prod",
@@ -52,18 +108,21 @@ PRODUCT = _reduction(
     "torch.prod({input}, {dims:only}, keepdim={keepdim})",
     "The product over one dim, in the operand's dtype.",
     Accepts.SUMMANDS,
+    gradient=_product,
 )
 AMAX = _reduction(
     "amax",
     Monoid.MAXIMUM,
     "torch.amax({input}, {dims}, keepdim={keepdim})",
     "The greatest element; NaN if any is.",
+    gradient=_extreme,
 )
 AMIN = _reduction(
     "amin",
     Monoid.MINIMUM,
     "torch.amin({input}, {dims}, keepdim={keepdim})",
     "The least element; NaN if any is.",
+    gradient=_extreme,
 )
 ANY = _reduction(
     "any",
@@ -101,6 +160,7 @@ LOG_SUM_EXP = _reduction(
     "torch.logsumexp({input}, {dims}, keepdim={keepdim})",
     "The logarithm of the sum of exponentials, shifted by the greatest element.",
     Accepts.FLOATS,
+    gradient=_of_elements(lambda x, y, gradient: build.mul(gradient, build.exp(build.sub(x, y)))),
 )
 MEAN = _reduction(
     "centre",
@@ -109,6 +169,7 @@ MEAN = _reduction(
     "The mean that deviations are taken from: exact where all elements are equal, NaN where one is "
     "infinite.",
     Accepts.FLOATS,
+    gradient=_mean,
 )
 MOMENTS = _reduction(
     "squared_deviations",
@@ -117,6 +178,7 @@ MOMENTS = _reduction(
     "keepdim={keepdim})",
     "The sum of squared deviations from the mean.",
     Accepts.FLOATS,
+    gradient=_moments,
 )
 
 RECORDS = (SUM, PRODUCT, AMAX, AMIN, ANY, ALL, ARGMAX, ARGMIN, LOG_SUM_EXP, MEAN, MOMENTS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fusegen.ir.graph import Attributes, Shape, TensorType
+from fusegen.ir.graph import Attributes, Node, Shape, TensorType
 from fusegen.ir.integers import ONE, ZERO, Integer
+from fusegen.ops import build
 from fusegen.ops.inference import complete_shape, show
 from fusegen.ops.parameters import DIM, INPUT, dims, integer, sizes
 from fusegen.ops.record import (
@@ -11,6 +12,7 @@ from fusegen.ops.record import (
     OperationError,
     Parameter,
     ParameterKind,
+    Product,
     Reshape,
     View,
 )
@@ -33,6 +35,18 @@ def _permute_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordi
     return tuple(place[dim] for dim in range(len(at)))
 
 
+def _permute_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    """The dims back in their order; a product's by exchanging its factors, which makes its result
+    contiguous instead of a view."""
+    order = node.attributes.integers("dims")
+    back = tuple(order.index(dim) for dim in range(len(order)))
+    exchanged = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
+    if isinstance(gradient.operation, Product) and back == exchanged:
+        left, right = gradient.operands
+        return (build.matrix_product(build.transpose(right), build.transpose(left)),)
+    return (build.permute(gradient, back),)
+
+
 PERMUTE = View(
     "permute",
     parameters=(INPUT, dims("dims")),
@@ -40,6 +54,7 @@ PERMUTE = View(
     twin="{input:operand}.permute({dims})",
     summary="The dims in another order.",
     source=_permute_source,
+    gradient=_permute_gradient,
 )
 
 
@@ -52,6 +67,10 @@ def _expand_source(_: Attributes, operand: Shape, at: Coordinates) -> Coordinate
     return tuple(ZERO if size == ONE else i for size, i in zip(operand, own, strict=True))
 
 
+def _expand_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    return (build.sum_to(gradient, node.operands[0].type),)
+
+
 EXPAND = View(
     "expand",
     parameters=(INPUT, sizes("shape")),
@@ -59,6 +78,7 @@ EXPAND = View(
     twin="{input:operand}.expand({shape})",
     summary="Dims of size 1 repeated to a complete shape.",
     source=_expand_source,
+    gradient=_expand_gradient,
 )
 
 
@@ -75,6 +95,32 @@ def _slice_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordina
     return (*at[:dim], inner, *at[dim + 1 :])
 
 
+def _slice_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    """Zeros around the slice, and between its elements where it has a step."""
+    (x,) = node.operands
+    dim, step = node.attributes.integer("dim"), node.attributes.integer("step")
+    start, size = _size(node.attributes, "start"), x.shape[dim]
+    if node.shape[dim] == ZERO:
+        return (build.zeros(x.shape, gradient.dtype),)
+
+    def zeros(length: Integer) -> list[Node]:
+        shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
+        return [] if length == ZERO else [build.zeros(shape, gradient.dtype)]
+
+    spread = gradient
+    if step > 1:
+        before, after = gradient.shape[: dim + 1], gradient.shape[dim + 1 :]
+        apart = (*before, ONE, *after)
+        gaps = (*before, Integer.of(step - 1), *after)
+        pieces = [build.reshape(gradient, apart), build.zeros(gaps, gradient.dtype)]
+        length = gradient.shape[dim] * step
+        wide = build.concatenate(pieces, dim + 1)
+        spread = build.reshape(wide, (*x.shape[:dim], length, *x.shape[dim + 1 :]))
+        spread = build.take(spread, dim, 0, length - (step - 1))
+    rest = size - start - spread.shape[dim]
+    return (build.concatenate([*zeros(start), spread, *zeros(rest)], dim),)
+
+
 SLICE = View(
     "slice",
     parameters=(
@@ -88,6 +134,7 @@ SLICE = View(
     twin="torch.ops.aten.slice({input}, {dim}, {start}, {stop}, {step})",
     summary="Every `step`th element of one dim from `start` to below `stop`, both inside it.",
     source=_slice_source,
+    gradient=_slice_gradient,
 )
 
 
@@ -96,12 +143,17 @@ def _infer_reshape(types: tuple[TensorType, ...], attributes: Attributes) -> Ten
     return TensorType(shape, types[0].dtype)
 
 
+def _reshape_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    return (build.reshape(gradient, node.operands[0].shape),)
+
+
 RESHAPE = Reshape(
     "reshape",
     parameters=(INPUT, sizes("shape")),
     infer=_infer_reshape,
     twin="{input:operand}.reshape({shape})",
     summary="The same elements, in row-major order, in another complete shape.",
+    gradient=_reshape_gradient,
 )
 
 
@@ -123,12 +175,24 @@ def _infer_concatenation(types: tuple[TensorType, ...], attributes: Attributes) 
     return TensorType((*first.shape[:dim], total, *first.shape[dim + 1 :]), first.dtype)
 
 
+def _concatenation_gradient(node: Node, gradient: Node) -> tuple[Node, ...]:
+    dim = node.attributes.integer("dim")
+    start = ZERO
+    parts = []
+    for operand in node.operands:
+        end = start + operand.shape[dim]
+        parts.append(build.take(gradient, dim, start, end))
+        start = end
+    return tuple(parts)
+
+
 CONCATENATION = Concatenation(
     "cat",
     parameters=(Parameter("tensors", ParameterKind.TENSORS), DIM),
     infer=_infer_concatenation,
     twin="torch.cat({tensors}, {dim})",
     summary="Tensors of one dtype joined along a dim.",
+    gradient=_concatenation_gradient,
 )
 
 RECORDS = (PERMUTE, EXPAND, SLICE, RESHAPE, CONCATENATION)

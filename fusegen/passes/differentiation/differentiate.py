@@ -1,0 +1,211 @@
+"""The forward and the backward of a graph, and how their tensors belong together.
+
+The operator for `Differentiated.forward` takes the model's arguments (`inputs`, then `tensors`) and
+returns what stands in `Graph.roots`: the outputs, the batch statistics, the saved values. The one
+for `Differentiated.backward` takes a tensor for each of `sources`, in order, and returns a gradient
+for each of `targets`. An output that nothing was made of has a gradient of zeros, which the caller
+provides. The gradient of a saved value that is also an output of the model needs no second tensor:
+its source is the output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from fusegen.ir.graph import (
+    Attributes,
+    AttributeValue,
+    Graph,
+    Node,
+    Output,
+    Placeholder,
+    Role,
+    topological,
+)
+from fusegen.ir.integers import Integer, Symbol
+from fusegen.ops import build
+from fusegen.ops.record import Reshape
+from fusegen.passes.common_values import share_common_values
+from fusegen.passes.decompose import decompose
+from fusegen.passes.differentiation.reverse import NotDifferentiable, Reversed, reverse
+from fusegen.passes.differentiation.saving import values_to_save
+from fusegen.passes.legality import check
+from fusegen.passes.simplify import simplify
+
+
+class Origin(Enum):
+    """What kind of tensor a backward takes."""
+
+    OUTPUT_GRADIENT = "gradient of an output"
+    ARGUMENT = "argument of the forward"
+    OUTPUT = "output of the forward"
+    SAVED = "saved value"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the caller finds a tensor that the backward takes.
+
+    `index` counts the forward graph's `outputs` (also for their gradients), its arguments
+    (`inputs`, then `tensors`), or its `saved` values.
+    """
+
+    origin: Origin
+    index: int
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A graph and its backward.
+
+    `sources` are those of `backward.inputs`, which are all the backward's arguments: output
+    gradients first, then arguments, outputs and saved values. `targets` tell, for each of
+    `backward.outputs`, to which argument of the forward the gradient belongs; it has the argument's
+    shape and dtype. Arguments to which no gradient flows are not among them.
+    """
+
+    forward: Graph
+    backward: Graph
+    sources: tuple[Source, ...]
+    targets: tuple[int, ...]
+
+
+def differentiate(graph: Graph) -> Differentiated | None:
+    """The forward and backward of an elaborated graph, composites in; None where an operation on
+    the way has no gradient here, or no gradient flows at all."""
+    try:
+        found = reverse(graph)
+    except NotDifferentiable:
+        return None
+    if not found.gradients:
+        return None
+    joint = _joined(graph, found)
+    outputs = joint.outputs[: len(graph.outputs)]
+    gradients = joint.outputs[len(graph.outputs) :]
+    forward = replace(joint, outputs=outputs)
+    saved = values_to_save(
+        forward, frozenset(found.upstream.values()), tuple(g.node for g in gradients)
+    )
+    backward, sources, kept = _backward(forward, found, gradients, saved)
+    arguments = (*graph.inputs, *graph.tensors)
+    targets = tuple(arguments.index(argument) for argument in found.gradients)
+    return Differentiated(replace(forward, saved=kept), backward, sources, targets)
+
+
+def _joined(graph: Graph, found: Reversed) -> Graph:
+    """Outputs and gradients as one graph of primitive operations, each value in it once."""
+    gradients = tuple(
+        Output(f"gradient_of_{_name(argument)}", gradient)
+        for argument, gradient in found.gradients.items()
+    )
+    both = replace(found.graph, outputs=(*found.graph.outputs, *gradients))
+    for step in (decompose, share_common_values, simplify, share_common_values):
+        after = step(both)
+        check(both, after, f"{step.__name__} of a gradient")
+        both = after
+    return both
+
+
+def _name(argument: Node) -> str:
+    assert isinstance(argument.operation, Placeholder)
+    return argument.operation.path or argument.name or "input"
+
+
+def _backward(
+    forward: Graph, found: Reversed, gradients: tuple[Output, ...], saved: tuple[Node, ...]
+) -> tuple[Graph, tuple[Source, ...], tuple[Output, ...]]:
+    """The backward over placeholders, their sources, and the values that the forward returns for
+    it."""
+    arguments = (*forward.inputs, *forward.tensors)
+    outputs = {_stored(output.node): i for i, output in reversed([*enumerate(forward.outputs)])}
+    known: dict[Node, Source] = {}
+    for i, gradient in found.upstream.items():
+        known[gradient] = Source(Origin.OUTPUT_GRADIENT, i)
+    for i, argument in enumerate(arguments):
+        known[argument] = Source(Origin.ARGUMENT, i)
+    taken = {_name(argument) for argument in arguments}
+    taken |= {output.name for output in forward.outputs}
+    kept: list[Output] = []
+    stands: dict[Node, Node] = {}
+    for node in saved:
+        if node in outputs:
+            root = forward.outputs[outputs[node]]
+            handed = _placeholder(root.node, root.name)
+            known[handed] = Source(Origin.OUTPUT, outputs[node])
+        else:
+            kept.append(Output(_distinct(node, taken), node))
+            handed = _placeholder(node, kept[-1].name)
+            known[handed] = Source(Origin.SAVED, len(kept) - 1)
+        stands[node] = build.reshape(handed, node.shape)
+    for node in topological(tuple(gradient.node for gradient in gradients)):
+        if node not in stands:
+            operands = tuple(stands[operand] for operand in node.operands)
+            same = operands == node.operands
+            stands[node] = node if same else replace(node, operands=operands)
+    results = tuple(replace(gradient, node=stands[gradient.node]) for gradient in gradients)
+    body = topological(tuple(result.node for result in results))
+    used = {node for node in body if isinstance(node.operation, Placeholder)}
+    used |= set(_that_give_sizes(body, used, arguments))
+    inputs = tuple(node for node in known if node in used)
+    graph = Graph(
+        f"{forward.name}_backward",
+        inputs,
+        (),
+        results,
+        arguments=forward.arguments,
+        description=forward.description,
+    )
+    return graph, tuple(known[node] for node in inputs), tuple(kept)
+
+
+def _stored(node: Node) -> Node:
+    """The value whose memory a result is."""
+    while isinstance(node.operation, Reshape):
+        (node,) = node.operands
+    return node
+
+
+def _placeholder(node: Node, name: str) -> Node:
+    operation = Placeholder("saved", Role.INPUT, name)
+    return Node(operation, (), Attributes(), node.type, name, node.span)
+
+
+def _distinct(node: Node, taken: set[str]) -> str:
+    """A name for a saved value, after what it is."""
+    stem = node.name or node.operation.name
+    name, number = stem, 2
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _that_give_sizes(
+    body: tuple[Node, ...], used: set[Node], arguments: tuple[Node, ...]
+) -> list[Node]:
+    """Arguments to take for their sizes only: those that no tensor the backward needs has."""
+    needed: set[Symbol] = set()
+    for node in body:
+        for value in (*node.shape, *(v for _, v in node.attributes.items_)):
+            needed |= _symbols(value)
+    bound = {symbol for node in used for symbol in _own_sizes(node)}
+    found = []
+    for argument in arguments:
+        if argument not in used and (needed - bound) & _own_sizes(argument):
+            found.append(argument)
+            bound |= _own_sizes(argument)
+    return found
+
+
+def _own_sizes(node: Node) -> set[Symbol]:
+    """The sizes that can be read off a tensor."""
+    return {s for size in node.shape for s in size.symbols() if size == Integer.of_atom(s)}
+
+
+def _symbols(value: AttributeValue) -> set[Symbol]:
+    if isinstance(value, Integer):
+        return set(value.symbols())
+    if isinstance(value, tuple):
+        return {symbol for item in value for symbol in _symbols(item)}
+    return set()
