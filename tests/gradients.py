@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from fusegen.ir.graph import Graph, Node
+from fusegen.ir.graph import Graph, Node, Placeholder, Role
 from fusegen.passes.differentiation import Differentiated, Origin
 from tests.reference import evaluate
 
@@ -61,7 +61,7 @@ def autograd_gradients(
 ) -> dict[Node, torch.Tensor]:
     """PyTorch's gradients of the floating-point arguments; None has no entry."""
     leaves = {
-        node: tensor.detach().clone().requires_grad_(tensor.dtype.is_floating_point)
+        node: tensor.detach().clone().requires_grad_(_is_trained(node))
         for node, tensor in values.items()
     }
     results = evaluate([output.node for output in graph.outputs], leaves, sizes)
@@ -76,3 +76,8 @@ def autograd_gradients(
         allow_unused=True,
     )
     return {n: gradient for n, gradient in zip(wanted, found, strict=True) if gradient is not None}
+
+
+def _is_trained(node: Node) -> bool:
+    assert isinstance(node.operation, Placeholder)
+    return node.dtype.is_float and node.operation.role is not Role.BUFFER

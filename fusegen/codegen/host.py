@@ -225,7 +225,8 @@ class _Writer:
                 arguments.append(_argument(parameter, step.node.attributes[parameter.name]))
         passed = ",\n        ".join(arguments)
         variable = self.variables[step.result.name]
-        called = f"run.library(\n        {passed})"
+        several = f"<{operation.results}, {operation.result}>" if operation.results > 1 else ""
+        called = f"run.library{several}(\n        {passed})"
         result = self.results.get(step.result.name)
         if result is not None and result.shape != step.result.shape:
             sizes = self._sizes(result.shape)
@@ -257,6 +258,10 @@ def _argument(parameter: Parameter, value: AttributeValue) -> str:
     if parameter.kind is ParameterKind.INTEGERS:
         items = value if isinstance(value, tuple) else (value,)
         return f"std::vector<int64_t>{{{', '.join(map(str, items))}}}"
+    if parameter.kind is ParameterKind.FLAGS:
+        assert isinstance(value, tuple)
+        flags = ", ".join("true" if flag else "false" for flag in value)
+        return f"std::array<bool, {len(value)}>{{{flags}}}"
     assert isinstance(value, int), f"an operator's argument {parameter.name} = {value!r}"
     number = f"int64_t({value})"
     return f"std::optional<int64_t>({number})" if parameter.default is None else number

@@ -30,6 +30,7 @@ class ParameterKind(Enum):
     DIMS = "dims"  # one dim, a tuple of dims, or None for all
     SIZES = "sizes"  # a tuple of sizes, which may be symbolic; -1 where the operation infers one
     INTEGERS = "integer or tuple"  # kernel sizes, strides: one for all dims, or one each
+    FLAGS = "tuple of bools"
     DTYPE = "dtype"
     TEXT = "string"
 
@@ -169,10 +170,13 @@ class LibraryCall(Record):
     """An operation left to PyTorch's own kernel, called from the generated C++.
 
     `aten` is the operator's name (`aten::convolution`), and `parameters` are exactly the
-    operator's arguments in its order.
+    operator's arguments in its order. Of the `results` it returns, the one at position `result` is
+    the value.
     """
 
     aten: str
+    results: int = 1
+    result: int = 0
 
 
 @dataclass(frozen=True)

@@ -242,15 +242,19 @@ public:
         return made;
     }
 
-    // What PyTorch's operator `name` (`aten::convolution`) gives, contiguous.
-    template <class... Arguments>
+    // What PyTorch's operator `name` (`aten::convolution`) gives, contiguous: of all its `results`
+    // the one at position `taken`.
+    template <std::size_t results = 1, std::size_t taken = 0, class... Arguments>
     Tensor library(const char* name, const Arguments&... arguments) {
-        std::array<StableIValue, sizeof...(Arguments)> stack{
-            torch::stable::detail::from(arguments)...};
+        static_assert(results <= sizeof...(Arguments), "the results take the arguments' place");
+        std::array<StableIValue, sizeof...(Arguments)> stack{stack_value(arguments)...};
         TORCH_ERROR_CODE_CHECK(
             torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION));
-        const Tensor made =
-            torch::stable::contiguous(torch::stable::detail::to<Tensor>(stack[0]));
+        std::array<Tensor, results> given;
+        for (std::size_t i = 0; i < results; ++i) {
+            given[i] = torch::stable::detail::to<Tensor>(stack[i]);
+        }
+        const Tensor made = torch::stable::contiguous(given[taken]);
 #ifdef FUSEGEN_EMULATE
         expose(made, true);
 #endif
@@ -281,6 +285,17 @@ public:
 
 private:
     const Tensor first_;
+
+    template <class Argument>
+    static StableIValue stack_value(const Argument& argument) {
+        return torch::stable::detail::from(argument);
+    }
+
+    template <std::size_t count>
+    static StableIValue stack_value(const std::array<bool, count>& flags) {
+        const torch::headeronly::HeaderOnlyArrayRef<bool> list(flags.data(), count);
+        return torch::stable::detail::from(list);
+    }
 
 #ifdef FUSEGEN_EMULATE
     std::vector<std::pair<const char*, Tensor>> results_;

@@ -1,0 +1,118 @@
+"""Backward kernels in the emulator: at most twice eager's error from the exact gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from benchmarks.chains import CHAINS, Chain
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.frontend import Source
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node
+from fusegen.passes import pipeline
+from fusegen.passes.differentiation import Differentiated, differentiate
+from fusegen.plan.kernels import ModulePlan
+from fusegen.plan.module import plan_module
+from tests.emulated import Kernels, link
+from tests.gradients import autograd_gradients, backward_arguments
+from tests.ops.examples import torch_dtype
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A graph's forward and backward kernels, and how their tensors belong together."""
+
+    graph: Graph
+    found: Differentiated
+    forward: Kernels
+    backward: Kernels
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        """What the forward takes."""
+        return (*self.graph.inputs, *self.graph.tensors)
+
+    def gradients(
+        self, tensors: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor], seed: int = 0
+    ) -> dict[Node, torch.Tensor]:
+        """The gradients of the arguments, all kernels run with the checker on."""
+        results = self.forward(*tensors, seed=seed, check=True)
+        taken = backward_arguments(self.found, tensors, results, upstream)
+        gradients = self.backward(*taken, seed=seed, check=True)
+        return {
+            self.arguments[target]: gradient
+            for target, gradient in zip(self.found.targets, gradients, strict=True)
+        }
+
+
+def trained(graphs: Sequence[Graph]) -> list[Trained]:
+    """The compiled kernels of several graphs and their backwards, from one `.cu` file."""
+    differentiated = [differentiate(graph) for graph in graphs]
+    plans: list[ModulePlan] = []
+    for found in differentiated:
+        assert found is not None
+        plans += [
+            plan_module(pipeline.run(side), DType.FLOAT32)
+            for side in (found.forward, found.backward)
+        ]
+    kernels = link(plans, check=True)
+    return [
+        Trained(graph, found, *pair)
+        for graph, found, pair in zip(
+            graphs, differentiated, zip(kernels[::2], kernels[1::2], strict=True), strict=True
+        )
+        if found is not None
+    ]
+
+
+def compare(trained: Trained, tensors: Sequence[torch.Tensor], sizes: dict[str, int]) -> None:
+    """Assert that each gradient is as close to the exact one as twice eager's, in the norm."""
+    generator = torch.Generator().manual_seed(7)
+    values = dict(zip(trained.arguments, tensors, strict=True))
+    upstream = []
+    for output in trained.graph.outputs:
+        shape = [size.evaluate(sizes) for size in output.node.shape]
+        drawn = torch.randn(shape, generator=generator).to(torch_dtype(output.node.dtype))
+        upstream.append(drawn)
+    found = trained.gradients(tensors, upstream)
+    eager = autograd_gradients(trained.graph, values, upstream, sizes)
+    exact = autograd_gradients(
+        trained.graph,
+        {node: _exact(tensor) for node, tensor in values.items()},
+        [_exact(gradient) for gradient in upstream],
+        sizes,
+    )
+    assert set(found) == set(eager)
+    for node, gradient in found.items():
+        assert gradient.dtype is eager[node].dtype and gradient.shape == eager[node].shape
+        unit = torch.finfo(gradient.dtype).eps
+        truth = exact[node].double()
+        error = (gradient.double() - truth).norm()
+        allowed = 2 * (eager[node].double() - truth).norm() + unit * truth.norm()
+        assert error <= allowed, f"{node.name}: {error / truth.norm()}, {allowed / truth.norm()}"
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.dtype.is_floating_point else tensor
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16], ids=str)
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
+def test_chains(chain: Chain, dtype: DType) -> None:
+    torch.manual_seed(3)
+    plain = chain.plain(**chain.small).to(torch_dtype(dtype))
+    chosen = Specialisation.of(Source.read(str(chain.file)), None, chain.small)
+    graph = chosen.graph(dtype, training=True)
+    state = dict(plain.named_parameters())
+    x = torch.randn(chain.small_shape).to(torch_dtype(dtype))
+    tensors = [x, *(state[node.operation.path].detach() for node in graph.tensors)]  # type: ignore[attr-defined]
+    sizes = {
+        str(size): actual
+        for size, actual in zip(graph.inputs[0].shape, x.shape, strict=True)
+        if size.constant is None
+    }
+    compare(trained([graph])[0], tensors, sizes)
