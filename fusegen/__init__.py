@@ -46,14 +46,17 @@ def compile(
     target: str = "cuda",
     architectures: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
+    precisions: Sequence[str] = (),
     emit_only: bool = False,
 ) -> None:
     """Write a folder with a model's kernels, their binding, its Python module and its plan, and
     build it. The folder needs no fusegen: its Python module holds the `nn.Module` class.
 
     `arguments` are the model's; `architectures` (`sm_90a`) are those of this machine's GPUs unless
-    given; `dtypes` those of inputs and parameters that pin none. Raises SourceError or
-    FusegenError, and writes nothing then.
+    given; `dtypes` those of inputs and parameters that pin none. Matrix products of float32 are
+    built in full precision, and for the `precisions` given, which are settings of
+    `torch.set_float32_matmul_precision`; a setting that was not built has full precision. Raises
+    SourceError or FusegenError, and writes nothing then.
     """
     from pathlib import Path
 
@@ -67,6 +70,7 @@ def compile(
         target=target,
         architectures=architectures,
         dtypes=dtypes,
+        precisions=precisions,
         emit_only=emit_only,
         model=model,
     )

@@ -33,6 +33,7 @@ from fusegen.passes import pipeline
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
+from fusegen.plan.precision import Precision
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.loader import emulator_runtime
 from tests.ops.examples import torch_dtype
@@ -66,9 +67,14 @@ def graph(inputs: Sequence[Node], *outputs: Node, name: str = "model") -> Graph:
     return Graph(name, tuple(inputs), (), named)
 
 
-def planned(graph: Graph, hints: Mapping[str, int] | None = None) -> ModulePlan:
+def planned(
+    graph: Graph,
+    hints: Mapping[str, int] | None = None,
+    precision: Precision = Precision.HIGHEST,
+) -> ModulePlan:
     """The plan for a graph as the user wrote it."""
-    return plan_module(pipeline.run(graph), DType.FLOAT32, SizeHints(hints))
+    hinted = SizeHints(hints)
+    return plan_module(pipeline.run(graph), DType.FLOAT32, hinted, precision=precision)
 
 
 def cuda_text(plan: ModulePlan) -> str:

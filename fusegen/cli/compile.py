@@ -43,6 +43,16 @@ def add_parser(commands: options.Commands) -> None:
         help="a dtype of inputs and parameters that do not pin one (may be given many times; "
         "default: float32)",
     )
+    parser.add_argument(
+        "--precision",
+        dest="precisions",
+        choices=options.PRECISIONS,
+        action="append",
+        default=[],
+        help="build float32 matrix products for this setting of "
+        "torch.set_float32_matmul_precision, too (may be given many times; they are always built "
+        "for highest)",
+    )
     options.add_arguments(parser)
     parser.add_argument(
         "--emit-only",
@@ -67,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             target=arguments.target,
             architectures=tuple(arguments.architectures),
             dtypes=tuple(arguments.dtypes) or (options.DTYPES[0],),
+            precisions=tuple(arguments.precisions),
             emit_only=arguments.emit_only,
         )
     console.stdout().print(str(out))

@@ -20,6 +20,7 @@ def add_parser(commands: options.Commands) -> None:
     options.add_arguments(parser)
     options.add_sizes(parser)
     options.add_dtype(parser)
+    options.add_precision(parser)
     options.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -34,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         model=arguments.model,
         sizes=dict(arguments.sizes),
         dtype=arguments.dtype,
+        precision=arguments.precision,
     )
     text = json.dumps(explanation.as_json(), indent=2) if arguments.json else explanation.as_text()
     console.stdout().print(text)

@@ -16,6 +16,8 @@ GREATEST_SIZE = 2**63 - 1
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
+PRECISIONS = ("highest", "high", "medium")
+
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     """FILE: the source to work on."""
@@ -64,6 +66,17 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
         choices=DTYPES,
         default=DTYPES[0],
         help="the dtype of inputs and parameters that do not pin one (default: float32)",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """--precision: the one setting of float32 products."""
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=PRECISIONS[0],
+        help="how float32 matrix products are computed, as for "
+        "torch.set_float32_matmul_precision (default: highest)",
     )
 
 

@@ -20,6 +20,7 @@ def add_parser(commands: options.Commands) -> None:
     options.add_arguments(parser)
     options.add_sizes(parser)
     options.add_dtype(parser)
+    options.add_precision(parser)
     options.add_target(parser, default=None)
     parser.add_argument(
         "--seed", type=options.parse_seed, default=0, help="seed of the inputs (default: 0)"
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             model=arguments.model,
             sizes=dict(arguments.sizes),
             dtype=arguments.dtype,
+            precision=arguments.precision,
             target=arguments.target,
             seed=arguments.seed,
         )

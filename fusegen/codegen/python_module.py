@@ -34,13 +34,15 @@ FORWARD_GLOBALS = frozenset(
 @dataclass(frozen=True)
 class Mode:
     """The module in evaluation or in training: the name of its operators without their dtype, and
-    its graph as the user wrote it, elaborated for each dtype that the module can have.
+    its graph as the user wrote it, elaborated for each dtype that the module can have. In the
+    dtypes of `tf32` there is an operator with TF32 products beside the one with float32 products.
 
     All text is made from the graph for float32; the others tell which dtypes follow the module's.
     """
 
     operator: str
     graphs: Mapping[DType, Graph]
+    tf32: tuple[DType, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -99,6 +101,7 @@ class ModeText:
     result_type: str
     arguments: tuple[str, ...]
     partial: tuple[str, ...]
+    tf32: tuple[str, ...]
     members: MembersText | None
 
 
@@ -201,6 +204,7 @@ def _mode(name: str, mode: Mode) -> ModeText:
         ),
         members=_members(f"_members{suffix}", tensors),
         partial=_partial(mode.graph, tensors),
+        tf32=tuple(literal(dtype) for dtype in mode.tf32),
     )
 
 

@@ -40,12 +40,17 @@ def compile_to_folder(
     target: str = "cuda",
     architectures: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
+    precisions: Sequence[str] = (),
     emit_only: bool = False,
     model: str | None = None,
 ) -> None:
     """Write the kernels, their binding, the Python module and the plan of a model into `out`, and
-    build them there unless `emit_only`. Raises FusegenError, and writes nothing then."""
-    from fusegen.compiler.choices import module_dtype_named, target_named
+    build them there unless `emit_only`. Raises FusegenError, and writes nothing then.
+
+    float32 products are built in full precision; `precisions` are settings of
+    `torch.set_float32_matmul_precision` to have further ones for.
+    """
+    from fusegen.compiler.choices import module_dtype_named, precision_named, target_named
     from fusegen.compiler.folder import write_folder
     from fusegen.compiler.specialisation import Specialisation
 
@@ -55,6 +60,7 @@ def compile_to_folder(
         target=target_named(target),
         architectures=architectures,
         dtypes=[module_dtype_named(dtype) for dtype in dtypes],
+        precisions=[precision_named(precision) for precision in precisions],
         emit_only=emit_only,
     )
 
@@ -65,9 +71,11 @@ def explain(
     arguments: Arguments,
     sizes: Mapping[str, int],
     dtype: str = "float32",
+    precision: str = "highest",
     model: str | None = None,
 ) -> Explanation:
     """The plan of a model in evaluation, its bytes and operations for the given sizes."""
+    from fusegen.compiler.choices import precision_named
     from fusegen.compiler.dumps import dump_plan
     from fusegen.compiler.explanation import Explanation
     from fusegen.compiler.sizes import check_sizes
@@ -82,7 +90,7 @@ def explain(
     check_sizes(chosen.graph(DType(dtype), training=False), sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
-    plan = plan_module(graph, DType(dtype), hints)
+    plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
     dump_plan(chosen.name, plan)
     return Explanation.of(plan, boundaries(plan, hints))
 
@@ -93,6 +101,7 @@ def run(
     arguments: Arguments,
     sizes: Mapping[str, int],
     dtype: str = "float32",
+    precision: str = "highest",
     target: str | None = None,
     seed: int = 0,
     model: str | None = None,
@@ -120,6 +129,7 @@ def run(
         graph,
         dtype=DType(dtype),
         device="cuda" if where is Target.CUDA else "cpu",
+        precision=precision,
         sizes=SizeHints(sizes, default=32),
         seed=seed,
     )

@@ -6,6 +6,7 @@ from fusegen.compiler.specialisation import MODULE_DTYPES
 from fusegen.errors import FusegenError
 from fusegen.frontend.report import listing
 from fusegen.ir.dtypes import DType
+from fusegen.plan.precision import Precision
 from fusegen.runtime.request import Target
 
 
@@ -23,3 +24,14 @@ def module_dtype_named(name: str) -> DType:
     if name not in names:
         raise FusegenError(f"a module's dtype cannot be {name!r}", f"it is one of {listing(names)}")
     return DType(name)
+
+
+def precision_named(name: str) -> Precision:
+    """The precision that a setting of `torch.set_float32_matmul_precision` asks for; FusegenError
+    if there is no such setting."""
+    settings = {**{p.value: p for p in Precision}, "medium": Precision.HIGH}
+    if name not in settings:
+        raise FusegenError(
+            f"there is no precision {name!r}", f"precisions are {listing([*settings])}"
+        )
+    return settings[name]

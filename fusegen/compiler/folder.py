@@ -9,9 +9,10 @@ from pathlib import Path
 from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.explanation import Explanation
 from fusegen.compiler.specialisation import Specialisation
-from fusegen.compiler.variant import Variant, make_variant
+from fusegen.compiler.variant import Variant, make_variant, tf32_dtypes, variant_keys
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
+from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import emit
 from fusegen.runtime.emulator_library import LIBRARY
@@ -27,9 +28,12 @@ def write_folder(
     target: Target,
     architectures: Sequence[str],
     dtypes: Sequence[DType],
+    precisions: Sequence[Precision],
     emit_only: bool,
 ) -> None:
     """Write the folder `out`, and build it unless `emit_only`; nothing is written if that fails.
+
+    float32 products are built in full precision, and in the `precisions` beside it.
 
     Raises FusegenError where the folder cannot be written or is another model's, ToolchainError
     and BuildError.
@@ -41,15 +45,13 @@ def write_folder(
         raise FusegenError("the emulator has no GPU architectures", "leave --arch out")
     else:
         chips = ()
-    variants = [
-        make_variant(chosen, dtype, training=training)
-        for dtype in dict.fromkeys(dtypes)
-        for training in chosen.modes
-    ]
+    keys = variant_keys(chosen, dtypes, precisions)
+    variants = [make_variant(chosen, key) for key in keys]
     requests = [variant.request(target, chips) for variant in variants]
     namespaces = {request.name: namespace_of(request) for request in requests}
     device = "cuda" if target is Target.CUDA else "cpu"
-    module = chosen.python_source(device, _libraries(chosen, namespaces, target, dtypes))
+    libraries = _libraries(chosen, namespaces, target, dtypes, precisions)
+    module = chosen.python_source(device, libraries, tf32_dtypes(keys))
     try:
         if emit_only:
             emit(requests, out)
@@ -77,13 +79,18 @@ def _refuse_another_model(chosen: Specialisation, out: Path) -> None:
 
 
 def _libraries(
-    chosen: Specialisation, namespaces: dict[str, str], target: Target, dtypes: Sequence[DType]
+    chosen: Specialisation,
+    namespaces: dict[str, str],
+    target: Target,
+    dtypes: Sequence[DType],
+    precisions: Sequence[Precision],
 ) -> Libraries:
     file = chosen.program.source.filename.rpartition("/")[2]
     options = [] if chosen.model is None else [f"--model {chosen.model}"]
     options += [f"-D {name}={value}" for name, value in chosen.arguments]
     if target is Target.EMULATE:
         options.append("--target emulate")
+    options += [f"--precision {precision.value}" for precision in dict.fromkeys(precisions)]
     options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]
     return Libraries(
         namespaces,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fusegen.compiler.specialisation import MODULE_DTYPES, Specialisation
-from fusegen.compiler.variant import make_variant
+from fusegen.compiler.variant import make_variant, tf32_dtypes, variant_keys
 from fusegen.frontend import Source, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.runtime.gpu import default_architectures
@@ -54,20 +54,15 @@ def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Bl
     """What the runtime needs to make modules of a specialisation."""
     from fusegen.runtime.generated_module import Blueprint
 
-    variants = {
-        f"{chosen.operator(training)}_{dtype.value}": (dtype, training)
-        for training in chosen.modes
-        for dtype in MODULE_DTYPES
-    }
+    keys = {key.name(chosen): key for key in variant_keys(chosen, MODULE_DTYPES)}
 
     def request(name: str) -> BuildRequest:
-        dtype, training = variants[name]
         architectures = default_architectures() if target is Target.CUDA else ()
-        return make_variant(chosen, dtype, training=training).request(target, architectures, check)
+        return make_variant(chosen, keys[name]).request(target, architectures, check)
 
     device = "cuda" if target is Target.CUDA else "cpu"
     return Blueprint(
-        text=chosen.python_source(device, None),
+        text=chosen.python_source(device, None, tf32_dtypes(keys.values())),
         class_name=chosen.name,
         key=f"{target.value} {check}",
         request=request,

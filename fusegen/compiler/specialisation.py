@@ -84,9 +84,17 @@ class Specialisation:
         description = [line.rstrip("\\ ") for line in graph.description.splitlines()]
         return (self.name, *description, f"{made} with {values}." if values else f"{made}.")
 
-    def python_source(self, device: str, libraries: Libraries | None) -> str:
-        """The Python module around the operators."""
-        evaluation, *training = (self._mode(mode) for mode in self.modes)
+    def python_source(
+        self,
+        device: str,
+        libraries: Libraries | None,
+        tf32: Mapping[bool, tuple[DType, ...]] | None = None,
+    ) -> str:
+        """The Python module around the operators; `tf32` tells for each mode, whether training,
+        the dtypes in which there is an operator with TF32 products, too."""
+        evaluation, *training = (
+            self._mode(mode, (tf32 or {}).get(mode, ())) for mode in self.modes
+        )
         return module_source(
             evaluation,
             training[0] if training else None,
@@ -95,10 +103,11 @@ class Specialisation:
             libraries=libraries,
         )
 
-    def _mode(self, training: bool) -> Mode:
+    def _mode(self, training: bool, tf32: tuple[DType, ...]) -> Mode:
         return Mode(
             self.operator(training),
             {dtype: self._elaboration(dtype, training).graph for dtype in MODULE_DTYPES},
+            tf32,
         )
 
     def _elaboration(self, dtype: DType, training: bool) -> Elaboration:

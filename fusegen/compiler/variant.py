@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from fusegen import resources
@@ -20,6 +20,7 @@ from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
+from fusegen.plan.precision import Precision, float32_products
 from fusegen.runtime.request import BuildRequest, Target
 
 COMMENT_WIDTH = 96
@@ -46,11 +47,56 @@ def decomposed(chosen: Specialisation, dtype: DType, *, training: bool) -> Graph
     return pipeline.run(chosen.graph(dtype, training=training), dump_pass)
 
 
-def make_variant(chosen: Specialisation, dtype: DType, *, training: bool) -> Variant:
-    """The operator in a dtype and mode."""
-    name = f"{chosen.operator(training)}_{dtype.value}"
+def has_tf32(chosen: Specialisation, dtype: DType, *, training: bool) -> bool:
+    """Whether the operator in a dtype and mode has another version for TF32 products."""
+    return float32_products(decomposed(chosen, dtype, training=training))
+
+
+@dataclass(frozen=True)
+class VariantKey:
+    """Which of a model's operators: its dtype, its mode, and how it does float32 products."""
+
+    dtype: DType
+    training: bool
+    precision: Precision = Precision.HIGHEST
+
+    def name(self, chosen: Specialisation) -> str:
+        """The operator's name, put together as the generated module does."""
+        version = "_tf32" if self.precision is Precision.HIGH else ""
+        return f"{chosen.operator(self.training)}{version}_{self.dtype.value}"
+
+
+def variant_keys(
+    chosen: Specialisation,
+    dtypes: Iterable[DType],
+    precisions: Collection[Precision] = tuple(Precision),
+) -> tuple[VariantKey, ...]:
+    """The operators of a model in these dtypes: those in full precision always, and those of the
+    other `precisions` where they differ."""
+    keys = []
+    for dtype in dict.fromkeys(dtypes):
+        for training in chosen.modes:
+            keys.append(VariantKey(dtype, training))
+            if Precision.HIGH in precisions and has_tf32(chosen, dtype, training=training):
+                keys.append(VariantKey(dtype, training, Precision.HIGH))
+    return tuple(keys)
+
+
+def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
+    """For each mode the dtypes that have an operator with TF32 products."""
+    found: dict[bool, tuple[DType, ...]] = {}
+    for key in keys:
+        if key.precision is Precision.HIGH:
+            found[key.training] = (*found.get(key.training, ()), key.dtype)
+    return found
+
+
+def make_variant(chosen: Specialisation, key: VariantKey) -> Variant:
+    """The operator of that key."""
+    name = key.name(chosen)
+    dtype, training = key.dtype, key.training
     graph = chosen.graph(dtype, training=training)
-    plan = plan_module(decomposed(chosen, dtype, training=training), dtype)
+    plan = plan_module(decomposed(chosen, dtype, training=training), dtype, precision=key.precision)
     dump_plan(name, plan)
     cuda = cuda_source(plan, (*chosen.header, "", *_overview(graph, plan)))
     dump_cuda(name, cuda.text)

@@ -31,12 +31,12 @@ zero_grad
 # What the generated module's text uses as globals, Python's own functions among them: a class of
 # the same name would hide them. A test compares them with the text.
 _GLOBALS = """
-Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor
-TypeError any bool ctypes dict find_library float functools getattr hasattr int isinstance iter len
-next nn object reference reference_training staticmethod str super threading torch tuple type zip
-_Chain _DEVICE _DTYPES _FOLDER _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING
-_backward _empty_results _empty_results_training _in_training _keep_inputs _load _members
-_members_training _refuse _run _update_statistics
+Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError
+any bool ctypes dict find_library float functools getattr hasattr int isinstance iter len next nn
+object reference reference_training staticmethod str super threading torch tuple type zip _Chain
+_DEVICE _DTYPES _FOLDER _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING
+_allows_tf32 _backward _empty_results _empty_results_training _in_training _keep_inputs _load
+_members _members_training _refuse _run _update_statistics
 """
 MODULE_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 MODULE_GLOBALS = frozenset(_GLOBALS.split())

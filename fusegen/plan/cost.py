@@ -14,8 +14,8 @@ class Device:
     """The rates the planner reckons with.
 
     `bandwidth` in bytes/s, `rate` in float operations/s outside the tensor cores, `product_rate`
-    the same for the shared-memory tile of the matrix product, `tensor_rate` for 16-bit products on
-    the tensor cores, `launch` in seconds a kernel,
+    the same for the shared-memory tile of the matrix product, `tensor_rate` and `tf32_rate` for
+    products of 16-bit and of TF32 operands on the tensor cores, `launch` in seconds a kernel,
     `processors` the number of multiprocessors, `shared_memory` in bytes a block can have.
     """
 
@@ -23,6 +23,7 @@ class Device:
     rate: float
     product_rate: float
     tensor_rate: float
+    tf32_rate: float
     launch: float
     processors: int
     shared_memory: int
@@ -30,12 +31,13 @@ class Device:
 
 # An H100 SXM: 3.01 TB/s is a measured device copy; 132 processors of 128 lanes at 1.7 GHz, a
 # fused multiply-add each, give 57 Tflop/s, of which a plain shared-memory tile reaches a third;
-# cuBLAS was measured at 713 Tflop/s in bfloat16.
+# cuBLAS was measured at 713 Tflop/s in bfloat16 and 384 in TF32.
 H100 = Device(
     bandwidth=3.0e12,
     rate=57e12,
     product_rate=18e12,
     tensor_rate=700e12,
+    tf32_rate=380e12,
     launch=2.5e-6,
     processors=132,
     shared_memory=227 * 1024,
@@ -47,7 +49,8 @@ class Cost:
     """What one launch moves and computes; `occupancy` is the part of the device kept busy.
 
     `reads` and `writes` in bytes, `flops` in elementary operations, those of matrix products apart
-    in `product_flops`, or in `tensor_flops` where the tensor cores do them.
+    in `product_flops`, or where the tensor cores do them in `tensor_flops` (16-bit operands) and
+    `tf32_flops`.
     """
 
     reads: int
@@ -55,12 +58,13 @@ class Cost:
     flops: int
     product_flops: int = 0
     tensor_flops: int = 0
+    tf32_flops: int = 0
     occupancy: float = 1.0
 
     @property
     def operations(self) -> int:
         """All elementary operations, those of matrix products among them."""
-        return self.flops + self.product_flops + self.tensor_flops
+        return self.flops + self.product_flops + self.tensor_flops + self.tf32_flops
 
     def floor(self, device: Device) -> float:
         """The least time the work takes, in seconds: bytes over bandwidth or operations over
@@ -69,7 +73,8 @@ class Cost:
             (self.reads + self.writes) / device.bandwidth,
             self.flops / device.rate
             + self.product_flops / device.product_rate
-            + self.tensor_flops / device.tensor_rate,
+            + self.tensor_flops / device.tensor_rate
+            + self.tf32_flops / device.tf32_rate,
         )
 
     def estimate(self, device: Device) -> float:

@@ -10,6 +10,7 @@ from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Expressions, PartialStates
+from fusegen.plan.precision import Precision
 
 
 class NotApplicable(Exception):
@@ -32,11 +33,12 @@ class Group:
 @dataclass(frozen=True)
 class Context:
     """What the planner knows beside the group: where each value would stand in memory, the device
-    it plans for, and its guesses of symbolic sizes."""
+    it plans for, its guesses of symbolic sizes, and the precision of float32 products."""
 
     buffers: Mapping[Node, Buffer]
     device: Device
     hints: SizeHints
+    precision: Precision = Precision.HIGHEST
 
     def evaluator(
         self,

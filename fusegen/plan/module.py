@@ -15,6 +15,7 @@ from fusegen.plan.group import Context, Group
 from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
 from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition
+from fusegen.plan.precision import Precision
 from fusegen.plan.sizes import name_sizes
 
 # How many operations' names a kernel's name is made of.
@@ -22,16 +23,21 @@ NAME_PARTS = 3
 
 
 def plan_module(
-    graph: Graph, dtype: DType, hints: SizeHints | None = None, device: Device = H100
+    graph: Graph,
+    dtype: DType,
+    hints: SizeHints | None = None,
+    device: Device = H100,
+    precision: Precision = Precision.HIGHEST,
 ) -> ModulePlan:
     """The plan for a decomposed graph whose roots are all distinct computed values.
 
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
+    `precision` is that of float32 products.
     """
     hints = hints or SizeHints.of(graph)
     graph = name_sizes(graph)
     buffers = buffers_of(graph)
-    parts = partition(graph, Context(buffers, device, hints))
+    parts = partition(graph, Context(buffers, device, hints, precision))
     steps = _named(graph, parts)
     arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)

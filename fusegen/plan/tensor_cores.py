@@ -6,11 +6,12 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ONE, ZERO, Integer, Symbol
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import MatrixView, ProductAxes, TensorCores
+from fusegen.plan.precision import Precision
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 # Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
 ROWS = 128
-DEPTH = 64
+DEPTH_BYTES = 128
 # Wide tiles have the higher ratio of arithmetic to traffic; 128 float32 registers a thread.
 WIDE, NARROW = 256, 128
 # As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
@@ -23,13 +24,17 @@ PAIR = 2
 
 
 def tensor_cores(
-    left: Load, right: Load, axes: ProductAxes, width: int | None
+    left: Load, right: Load, axes: ProductAxes, width: int | None, precision: Precision
 ) -> TensorCores | None:
     """The tensor-core form for these operands, or None where there is none.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
+    float32 operands are read as TF32, where `precision` allows it.
     """
-    if left.dtype is not right.dtype or left.dtype not in TENSOR_DTYPES:
+    if left.dtype is not right.dtype:
+        return None
+    as_tf32 = left.dtype is DType.FLOAT32 and precision is Precision.HIGH
+    if left.dtype not in TENSOR_DTYPES and not as_tf32:
         return None
     left_view = _view(left, axes.batch, axes.row, axes.depth)
     right_view = _view(right, axes.batch, axes.column, axes.depth)
@@ -43,7 +48,8 @@ def tensor_cores(
     columns = NARROW if size is not None and size <= NARROW else WIDE
     if width is not None and columns % width:
         return None
-    return TensorCores(ROWS, columns, DEPTH, STAGES[columns], left_view, right_view)
+    depth = DEPTH_BYTES // left.dtype.itemsize
+    return TensorCores(ROWS, columns, depth, STAGES[columns], left_view, right_view)
 
 
 def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,19 +90,21 @@ def compare(
     *,
     dtype: DType,
     device: str,
+    precision: str,
     sizes: Mapping[str, int],
     seed: int,
 ) -> Comparison:
     """Run a new module of the blueprint on `device`, in evaluation, on inputs drawn from `seed`.
 
-    `graph` is the model's in `dtype`; `sizes` gives each symbolic size. Raises FusegenError where
+    `graph` is the model's in `dtype`; `precision` is the setting of float32 products for kernels
+    and PyTorch; `sizes` gives each symbolic size. Raises FusegenError where
     there is no such device or PyTorch cannot compute the model, and whatever the build raises.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise FusegenError("there is no CUDA GPU here", "run in the emulator: --target emulate")
     generated = generated_module(blueprint)
     torch.manual_seed(seed)
-    with torch.no_grad():
+    with torch.no_grad(), float32_matmul_precision(precision):
         try:
             module = getattr(generated, blueprint.class_name)(device=device, dtype=_torch(dtype))
             inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
@@ -122,6 +125,17 @@ def compare(
     ]
     place = "on the GPU" if device == "cuda" else "in the emulator"
     return Comparison(place, dtype.value, tuple(outputs))
+
+
+@contextmanager
+def float32_matmul_precision(precision: str) -> Iterator[None]:
+    """Within the block, `torch.set_float32_matmul_precision` holds."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def random_tensor(node: Node, sizes: Mapping[str, int], device: str) -> Tensor:

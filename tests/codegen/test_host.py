@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fusegen.compiler.specialisation import Specialisation
-from fusegen.compiler.variant import Variant, make_variant
+from fusegen.compiler.variant import Variant, VariantKey, make_variant
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
 from fusegen.runtime.emulation import emulation
@@ -34,7 +34,7 @@ model M:
 def sources(body: str) -> tuple[str, str]:
     """The kernels and the binding of a chain."""
     chosen = Specialisation.of(Source("m.fuse", HEAD + f"    {body}\n"), None, {})
-    made = make_variant(chosen, DType.FLOAT32, training=False).sources
+    made = make_variant(chosen, VariantKey(DType.FLOAT32, training=False)).sources
     return made["m_float32.cu"], made["m_float32_binding.cpp"]
 
 
@@ -56,7 +56,9 @@ def test_launchers_are_declared_as_they_are_defined(body: str) -> None:
 def test_text_is_stable(body: str) -> None:
     """Cache keys and namespaces follow from it."""
     chosen = Specialisation.of(Source("m.fuse", HEAD + f"    {body}\n"), None, {})
-    first, second = (make_variant(chosen, DType.FLOAT32, training=False) for _ in range(2))
+    first, second = (
+        make_variant(chosen, VariantKey(DType.FLOAT32, training=False)) for _ in range(2)
+    )
     assert content_digest(first.request(Target.EMULATE)) == content_digest(
         second.request(Target.EMULATE)
     )
@@ -125,7 +127,7 @@ def test_library_result_returned_in_another_shape() -> None:
 def test_a_failing_launch_is_a_runtime_error_with_the_faults_text() -> None:
     """A kernel that reads what was never written: the emulator's report reaches the user."""
     chosen = Specialisation.of(Source("m.fuse", HEAD + "    return relu(x)\n"), None, {})
-    made = make_variant(chosen, DType.FLOAT32, training=False)
+    made = make_variant(chosen, VariantKey(DType.FLOAT32, training=False))
     name = "m_float32"
     text = made.sources[f"{name}.cu"]
     broken = text.replace("const int64_t count = n * 6;", "const int64_t count = n * 6 + 1;")

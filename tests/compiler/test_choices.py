@@ -25,6 +25,12 @@ def test_an_unknown_target(model: Path, tmp_path: Path) -> None:
         fusegen.compile(model, tmp_path / "out", target="gpu")
 
 
+def test_an_unknown_precision(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(FusegenError, match="there is no precision 'tf32'"):
+        fusegen.compile(model, tmp_path / "out", precisions=["tf32"], emit_only=True)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("dtypes", [["int8"], ["bool"], "bfloat16", [None]])
 def test_a_dtype_that_modules_do_not_have(model: Path, tmp_path: Path, dtypes: Any) -> None:
     with pytest.raises(FusegenError, match="a module's dtype cannot be"):

@@ -59,6 +59,33 @@ def test_folder_runs_without_fusegen(model: Path, tmp_path: Path) -> None:
     )
 
 
+PRODUCT = """\
+model Product:
+    input x: [n, 4]
+    weight = Parameter([2, 4])
+    return linear(x, weight)
+"""
+USE_PRODUCT = """
+import torch, product
+torch.set_float32_matmul_precision("high")
+module = product.Product()
+module(torch.ones(3, 4))
+print(*(name for name, _ in product._LOADED))
+"""
+
+
+@pytest.mark.parametrize(("precisions", "loaded"), [((), "product"), (("medium",), "product_tf32")])
+def test_a_setting_that_was_not_built_has_full_precision(
+    precisions: tuple[str, ...], loaded: str, tmp_path: Path
+) -> None:
+    model, out = tmp_path / "product.fuse", tmp_path / "out"
+    model.write_text(PRODUCT)
+    fusegen.compile(model, out, target="emulate", precisions=precisions)
+    command = [sys.executable, "-c", USE_PRODUCT]
+    answer = subprocess.run(command, cwd=out, capture_output=True, text=True)
+    assert answer.stdout == f"{loaded}\n", answer.stderr
+
+
 def test_emit_only_needs_no_toolchain(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from fusegen.plan.kernels import (
     RowProgram,
     Step,
     Store,
+    TensorCores,
     Tile,
 )
 from fusegen.plan.phases import build_program
@@ -200,15 +201,16 @@ def _plan(
     right = _operand(group, context, node.operands[1], (*batch, axes.depth, axes.column))
     hints = context.hints
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
-    cores = tensor_cores(left, right, axes, width)
+    cores = tensor_cores(left, right, axes, width, context.precision)
     product_flops = 2 * hints.value(node.type.count * axes.depths)
     cost = Cost(
         work.reads + hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes),
         work.writes,
         work.flops,
-        product_flops=0 if cores else product_flops,
-        tensor_flops=product_flops if cores else 0,
+        **{_unit(node.dtype, cores): product_flops},
     )
+    if cores and node.dtype is DType.FLOAT32:
+        why = f"{why}; float32 operands are read as TF32"
     return ProductPlan(
         "",
         group.nodes,
@@ -224,3 +226,10 @@ def _plan(
         epilogue,
         cores,
     )
+
+
+def _unit(dtype: DType, cores: TensorCores | None) -> str:
+    """The field of a cost that counts the product's operations."""
+    if cores is None:
+        return "product_flops"
+    return "tf32_flops" if dtype is DType.FLOAT32 else "tensor_flops"

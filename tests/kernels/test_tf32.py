@@ -1,0 +1,80 @@
+"""float32 products whose operands are read as TF32.
+
+Operands that TF32 has exactly make the result as good as float32's, and digits beyond TF32's have
+no part in it: so both are tested, without a tolerance that hides what TF32 loses.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from fusegen.ir.dtypes import DType
+from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.precision import Precision
+from tests.emulated import Kernels, cuda_text, graph, link, planned, value
+from tests.kernels.families import PRODUCTS, linear
+from tests.kernels.test_families import check_accuracy
+
+# Each has one product, of which all columns are even.
+NAMES = (
+    "linear 70 x 33 x 66",
+    "residual and scale",
+    "batches, transposed",
+    "a matrix for all batches",
+    "two results",
+    "groups of 16",
+    "groups of 64",
+    "layer norm of 48",
+    "row sums of 300",
+    "row sums of any width",
+)
+DROPPED_BITS = 13
+
+
+def as_tf32(x: torch.Tensor) -> torch.Tensor:
+    """The values without the bits that TF32 has no place for."""
+    return (x.view(torch.int32) >> DROPPED_BITS << DROPPED_BITS).view(torch.float32)
+
+
+@functools.cache
+def kernels() -> dict[str, Kernels]:
+    cases = [PRODUCTS[name] for name in NAMES]
+    plans = [planned(c.graph(DType.FLOAT32), c.hints, Precision.HIGH) for c in cases]
+    return dict(zip(NAMES, link(plans, check=True), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exact_operands_under_every_order_of_threads(name: str) -> None:
+    case, compiled = PRODUCTS[name], kernels()[name]
+    tensors = [as_tf32(x) for x in case.tensors(DType.FLOAT32)]
+    first = compiled(*tensors, check=True)
+    check_accuracy(case, DType.FLOAT32, tensors, first)
+    for seed in range(1, 4):
+        again = compiled(*tensors, seed=seed, check=True)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True)), f"seed {seed}"
+
+
+def test_digits_beyond_tf32_have_no_part() -> None:
+    x, w = value("x", 5, 64), value("w", 16, 64)
+    (compiled,) = link([planned(graph([x, w], linear(x, w)), None, Precision.HIGH)], check=True)
+    generator = torch.Generator().manual_seed(1)
+    tensors = [torch.randn(shape, generator=generator) for shape in ((5, 64), (16, 64))]
+    assert torch.equal(compiled(*tensors)[0], compiled(*map(as_tf32, tensors))[0])
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64])
+def test_products_of_other_dtypes_are_planned_as_ever(dtype: DType) -> None:
+    x, w = value("x", "n", 64, dtype=dtype), value("w", 16, 64, dtype=dtype)
+    made = graph([x, w], linear(x, w))
+    assert cuda_text(planned(made, None, Precision.HIGH)) == cuda_text(planned(made))
+
+
+def test_float32_products_take_tf32_where_it_is_allowed() -> None:
+    x, w = value("x", "n", 64), value("w", 16, 64)
+    (step,) = planned(graph([x, w], linear(x, w)), None, Precision.HIGH).steps
+    assert isinstance(step, ProductPlan) and step.tensor_cores is not None
+    assert step.tensor_cores.depth == 32 and step.cost.tf32_flops == 2 * 1024 * 64 * 16
+    assert "TF32" in step.why

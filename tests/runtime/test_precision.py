@@ -1,0 +1,98 @@
+"""Modules follow PyTorch's setting for float32 matrix products at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.modules import generated, load
+
+MODEL = """\
+model Product:
+    input x: [n, 32]
+    weight = Parameter([8, 32])
+    return linear(x, weight)
+"""
+# 1 + 2^-12, which TF32 does not have.
+FINE = 1 + 2.0**-12
+FULL, ROUNDED = 32 * FINE, 32.0
+
+
+@pytest.fixture(autouse=True)
+def restore_the_setting() -> Iterator[None]:
+    yield
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    made = load(MODEL)()
+    with torch.no_grad():
+        made.weight.fill_(1.0)
+    return made
+
+
+def loaded(module: Any) -> set[tuple[str, torch.dtype]]:
+    """The operators in use, by name and the dtype of the first argument."""
+    return {(name, dtypes[0]) for name, dtypes in generated(module)._LOADED}
+
+
+def results(module: Any) -> set[float]:
+    with torch.no_grad():
+        return set(module(torch.full((3, 32), FINE)).flatten().tolist())
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"), [("highest", FULL), ("high", ROUNDED), ("medium", ROUNDED)]
+)
+def test_setting_at_the_call_decides(module: Any, setting: str, expected: float) -> None:
+    torch.set_float32_matmul_precision(setting)
+    assert results(module) == {expected}
+
+
+def test_older_and_newer_switches(module: Any) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert results(module) == {ROUNDED}
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert results(module) == {FULL}
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    assert results(module) == {ROUNDED}
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    assert results(module) == {FULL}
+
+
+def test_compiled_module_follows_a_change(module: Any) -> None:
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    assert results(compiled) == {FULL}
+    torch.set_float32_matmul_precision("high")
+    assert results(compiled) == {ROUNDED}
+    torch.set_float32_matmul_precision("highest")
+    assert results(compiled) == {FULL}
+
+
+def test_operator_with_tf32_is_loaded_when_first_needed() -> None:
+    made = load(MODEL.replace("[8, 32]", "[10, 32]"))()
+    results(made)
+    assert loaded(made) == {("product", torch.float32)}
+    torch.set_float32_matmul_precision("high")
+    results(made)
+    results(made.to(torch.float32))
+    assert loaded(made) == {
+        ("product", torch.float32),
+        ("product_tf32", torch.float32),
+    }
+
+
+def test_no_other_operator_without_float32_products() -> None:
+    torch.set_float32_matmul_precision("high")
+    made = load("model Plain:\n    input x: [n, 4]\n    return relu(x)\n")()
+    made(torch.ones(2, 4))
+    assert loaded(made) == {("plain", torch.float32)}
+    made = load(MODEL)().bfloat16()
+    made(torch.ones(2, 32, dtype=torch.bfloat16))
+    assert loaded(made) >= {("product", torch.bfloat16)}
+    assert ("product_tf32", torch.bfloat16) not in loaded(made)
