@@ -17,17 +17,19 @@
 #else
 
 #define FUSEGEN_LAUNCH_CLUSTERS(kernel, grid, block, cluster_blocks, shared_bytes, stream, ...) \
-    ::fusegen::launch_clusters(kernel, grid, block, cluster_blocks, shared_bytes,               \
-                               stream __VA_OPT__(, ) __VA_ARGS__)
+    do {                                                                                        \
+        static ::fusegen::SharedMemoryGrants grants;                                            \
+        ::fusegen::launch_clusters(grants, kernel, grid, block, cluster_blocks, shared_bytes,   \
+                                   stream __VA_OPT__(, ) __VA_ARGS__);                          \
+    } while (false)
 
 namespace fusegen {
 
 template <class... Parameters, class... Arguments>
-void launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 block, unsigned cluster_blocks,
-                     std::size_t shared_bytes, void* stream, const Arguments&... arguments) {
-    if (shared_bytes > default_shared_limit &&
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes)) != cudaSuccess) {
+void launch_clusters(SharedMemoryGrants& grants, void (*kernel)(Parameters...), dim3 grid,
+                     dim3 block, unsigned cluster_blocks, std::size_t shared_bytes, void* stream,
+                     const Arguments&... arguments) {
+    if (!grants.cover(kernel, shared_bytes)) {
         return;
     }
     cudaLaunchAttribute cluster{};

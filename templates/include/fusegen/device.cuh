@@ -11,6 +11,9 @@
 #include <fusegen_emulator.h>
 #else
 #include <cuda_runtime.h>
+
+#include <atomic>
+#include <mutex>
 #endif
 
 // Marks what the loader looks up by name.
@@ -50,8 +53,12 @@
     extern __shared__ __align__(128) unsigned char fusegen_dynamic_shared[]; \
     type* name = reinterpret_cast<type*>(fusegen_dynamic_shared)
 
-#define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-    ::fusegen::launch(kernel, grid, block, shared_bytes, stream __VA_OPT__(, ) __VA_ARGS__)
+#define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)             \
+    do {                                                                           \
+        static ::fusegen::SharedMemoryGrants grants;                               \
+        ::fusegen::launch(grants, kernel, grid, block, shared_bytes,               \
+                          stream __VA_OPT__(, ) __VA_ARGS__);                      \
+    } while (false)
 
 #define FUSEGEN_LAST_ERROR() (static_cast<int>(cudaGetLastError()))
 
@@ -62,12 +69,47 @@ namespace fusegen {
 // More dynamic shared memory than this must be asked for kernel by kernel (CUDA programming guide).
 constexpr std::size_t default_shared_limit = 48 * 1024;
 
+// How much dynamic shared memory one kernel has been granted on each device. Remembered, since to
+// ask takes a tenth of a launch's time.
+class SharedMemoryGrants {
+public:
+    // Whether `kernel` may have this much on the current device; cudaGetLastError tells why not.
+    template <class Kernel>
+    bool cover(Kernel* kernel, std::size_t bytes) {
+        if (bytes <= default_shared_limit) {
+            return true;
+        }
+        int device = 0;
+        if (cudaGetDevice(&device) != cudaSuccess) {
+            return false;
+        }
+        if (device < known_devices && bytes <= granted_[device].load()) {
+            return true;
+        }
+        const std::lock_guard<std::mutex> one_at_a_time(asking_);  // so that a grant only grows
+        if (device < known_devices && bytes <= granted_[device].load()) {
+            return true;
+        }
+        if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(bytes)) != cudaSuccess) {
+            return false;
+        }
+        if (device < known_devices) {
+            granted_[device].store(bytes);
+        }
+        return true;
+    }
+
+private:
+    static constexpr int known_devices = 16;
+    std::atomic<std::size_t> granted_[known_devices] = {};
+    std::mutex asking_;
+};
+
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            void* stream, Arguments... arguments) {
-    if (shared_bytes > default_shared_limit &&
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes)) != cudaSuccess) {
+void launch(SharedMemoryGrants& grants, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, void* stream, Arguments... arguments) {
+    if (!grants.cover(kernel, shared_bytes)) {
         return;
     }
     kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
