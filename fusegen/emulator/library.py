@@ -23,6 +23,7 @@ class EmulatorRuntime:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self._declare("configure", None, ctypes.c_uint64, ctypes.c_int)
         self._declare("error_text", ctypes.c_char_p)
+        self._declare("last_kernel", ctypes.c_char_p)
         self._declare("expose", None, pointer, size, ctypes.c_int)
         self._declare("forget_all", None)
         self._declare("first_unwritten", ctypes.c_int64, pointer, size)
@@ -64,6 +65,10 @@ class EmulatorRuntime:
                 hint="configure(check=True), then expose(...) it before the launch",
             )
         return None if offset < 0 else offset
+
+    def last_kernel(self) -> str:
+        """The name of the kernel that was launched last, with its template arguments."""
+        return bytes(self._library.fusegen_emulator_last_kernel()).decode().strip("()")
 
     def error_text(self) -> str:
         """The text of the last fault, which stays until the next one."""

@@ -12,6 +12,7 @@ from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import Expression, Load, Reduced
+from fusegen.plan.matrix_views import MatrixView
 
 
 @dataclass(frozen=True)
@@ -227,18 +228,6 @@ class ProductAxes:
     rows: Integer
     columns: Integer
     depths: Integer
-
-
-@dataclass(frozen=True)
-class MatrixView:
-    """An operand as matrices in memory: element (batch, line, depth) lies at
-    `base + batch * batch_stride + line * line_stride + depth`, in elements, where a line is a row
-    of the left operand or a column of the right. It holds where the buffer is packed."""
-
-    buffer: Buffer
-    base: Integer
-    batch_stride: Integer
-    line_stride: Integer
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import ONE, ZERO, Integer, Symbol
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels import MatrixView, ProductAxes, TensorCores
+from fusegen.plan.kernels import ProductAxes, TensorCores
+from fusegen.plan.matrix_views import Major, matrix_view
 from fusegen.plan.precision import Precision
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
@@ -36,10 +36,12 @@ def tensor_cores(
     as_tf32 = left.dtype is DType.FLOAT32 and precision is Precision.HIGH
     if left.dtype not in TENSOR_DTYPES and not as_tf32:
         return None
-    left_view = _view(left, axes.batch, axes.row, axes.depth)
-    right_view = _view(right, axes.batch, axes.column, axes.depth)
+    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
+    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
     if left_view is None or right_view is None:
         return None
+    if as_tf32 and not left_view.major is right_view.major is Major.DEPTH:
+        return None  # wgmma reads no other TF32 operands
     if width is not None and width % BLOCK_COLUMNS:
         return None
     size = axes.columns.constant
@@ -50,34 +52,3 @@ def tensor_cores(
         return None
     depth = DEPTH_BYTES // left.dtype.itemsize
     return TensorCores(ROWS, columns, depth, STAGES[columns], left_view, right_view)
-
-
-def _view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
-    """The load's offset as a linear function of batch, line and depth, if it is one."""
-    strides = []
-    rest = load.offset
-    for axis in (batch, line, depth):
-        stride = _coefficient(rest, axis.alone)
-        if stride is None:
-            return None
-        strides.append(stride)
-        rest = rest - stride * axis
-    batch_stride, line_stride, depth_stride = strides
-    if depth_stride != ONE:
-        return None
-    return MatrixView(load.buffer, rest, batch_stride, line_stride)
-
-
-def _coefficient(value: Integer, symbol: Symbol) -> Integer | None:
-    """What multiplies `symbol` in a sum in which it occurs only as a factor; None if elsewhere."""
-    total = ZERO
-    for monomial, coefficient in value.terms:
-        term = Integer(((monomial, coefficient),))
-        if symbol not in term.symbols():
-            continue
-        rest = tuple(atom for atom in monomial if atom != symbol)
-        remaining = Integer(((rest, coefficient),))
-        if len(rest) != len(monomial) - 1 or symbol in remaining.symbols():
-            return None
-        total = total + remaining
-    return total

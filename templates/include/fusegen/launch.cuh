@@ -46,6 +46,31 @@ bool is_contiguous(const int64_t* strides, const int64_t (&sizes)[rank]) {
     return true;
 }
 
+// Takes neighbouring dims as one: the i-th run of dims, which ends before dim `ends[i]`, moves
+// through memory by `merged[i]` elements. False where a run's dims do not lie evenly. Dims of size 1
+// have no say.
+template <int rank, int runs>
+bool merge_dims(const int64_t* strides, const int64_t (&sizes)[rank], const int (&ends)[runs],
+                int64_t (&merged)[runs]) {
+    int64_t contiguous = 1;
+    for (int run = runs - 1, dim = rank - 1; run >= 0; --run) {
+        merged[run] = contiguous;  // unless a dim has a say
+        int64_t expected = -1;
+        for (const int first = run == 0 ? 0 : ends[run - 1]; dim >= first; --dim) {
+            if (sizes[dim] != 1) {
+                if (expected < 0) {
+                    merged[run] = strides[dim];
+                } else if (strides[dim] != expected) {
+                    return false;
+                }
+                expected = strides[dim] * sizes[dim];
+            }
+            contiguous *= sizes[dim];
+        }
+    }
+    return true;
+}
+
 // Whether accesses of `bytes` at this address are aligned.
 inline bool is_aligned(const void* pointer, std::size_t bytes) {
     return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;

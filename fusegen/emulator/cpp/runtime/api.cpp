@@ -42,6 +42,8 @@ int fusegen_emulator_take_error() { return emulator().take_error(); }
 
 const char* fusegen_emulator_error_text() { return emulator().error_text(); }
 
+const char* fusegen_emulator_last_kernel() { return emulator().last_kernel(); }
+
 void* fusegen_emulator_shared_array(fusegen_emulator::SharedSlot* slot, const char* name,
                                     std::size_t bytes, std::size_t alignment) {
     return emulator().shared_array(*slot, name, bytes, alignment);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "../include/fusegen_emulator/interface.h"
 #include "../checker/checker.h"
@@ -53,6 +54,8 @@ public:
     void launch(const LaunchRequest& request);
     int take_error();
     const char* error_text() const { return error_text_; }
+    // The kernel of the last launch that was not refused, as the launch names it.
+    const char* last_kernel() const { return last_kernel_.c_str(); }
 
     // For the thread that runs: see interface.h.
     unsigned sync_threads(Site site, int predicate);
@@ -131,6 +134,8 @@ private:
     ErrorCode error_ = ErrorCode::none;
     char error_text_[4096] = "no error";
     std::size_t error_length_ = 0;
+
+    std::string last_kernel_;
 
     const LaunchRequest* request_ = nullptr;
     unsigned thread_count_ = 0;  // of a block

@@ -122,6 +122,7 @@ void Emulator::launch(const LaunchRequest& request) {
     if (!accept(request)) {
         return;
     }
+    last_kernel_ = request.kernel_name;
     thread_count_ = request.block.x * request.block.y * request.block.z;
     warp_count_ = (thread_count_ + warp_lanes - 1) / warp_lanes;
     if (threads_ == nullptr) {
