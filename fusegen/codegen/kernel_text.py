@@ -48,10 +48,7 @@ class KernelText:
     @staticmethod
     def of(plan: KernelPlan, scope: Scope) -> KernelText:
         """The common text of a plan's kernel."""
-        packed = [
-            f"is_contiguous({scope.buffer(b)}_strides, {{{', '.join(map(scope.text, b.shape))}}})"
-            for b in scope.strided
-        ]
+        packed = [contiguous(scope, buffer) for buffer in scope.strided]
         buffers = dict.fromkeys((*scope.loads, *scope.stores))
         return KernelText(
             plan.name,
@@ -70,6 +67,16 @@ class KernelText:
             f"is_aligned({name}, {min(16, itemsize * vector)})"
             for name, itemsize in self.alignments
         )
+
+
+def contiguous(scope: Scope, buffer: Buffer) -> str:
+    """The launcher's condition that a tensor's elements lie in row-major order without gaps."""
+    return f"is_contiguous({scope.buffer(buffer)}_strides, {sizes_of(scope, buffer)})"
+
+
+def sizes_of(scope: Scope, buffer: Buffer) -> str:
+    """A tensor's sizes as an initialiser."""
+    return f"{{{', '.join(map(scope.text, buffer.shape))}}}"
 
 
 def _host_parameters(scope: Scope) -> tuple[str, ...]:

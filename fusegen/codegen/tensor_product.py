@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
-from fusegen.codegen.kernel_text import kernel_arguments
+from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
+from fusegen.codegen.tensor_operands import OperandText, operand_texts
 from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels import (
@@ -27,28 +28,6 @@ from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR
 LANES = 4
 # The element of a pair at hand, in the accumulators' order.
 ELEMENT = "accumulators[block * 4 + half * 2 + element]"
-
-
-@dataclass(frozen=True)
-class OperandText:
-    """An operand's tile in each stage, and the tensor map that describes where it comes from.
-
-    The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
-    kernel's variable `first_line` is the first. The map describes `pointer` to `batches` matrices
-    of `lines` lines, with strides in elements; `batch` is which of them the kernel reads.
-    """
-
-    name: str
-    type: str
-    start: int
-    tile_lines: int
-    first_line: str
-    pointer: str
-    lines: str
-    batches: str
-    line_stride: str
-    batch_stride: str
-    batch: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +56,8 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
+    `conditions` are those under which the epilogue can read its operands.
+
     An epilogue over rows works on `width` columns at a time, of which the last may not be all there
     if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
     """
@@ -90,12 +71,23 @@ class TensorProductText:
     type: str
     stage_size: int
     operands: tuple[OperandText, ...]
+    conditions: tuple[str, ...]
     elements: ElementLoopText | None
     program: ProgramText | None
     width: int
     is_partial: bool
     ragged: bool
     extra_slots: tuple[RegisterArray, ...]
+
+    @property
+    def is_line_major(self) -> bool:
+        """Whether an operand comes in chunks of `chunk_lines` neighbouring lines."""
+        return any(operand.is_line_major for operand in self.operands)
+
+    @property
+    def chunk_lines(self) -> int:
+        """How many lines one swizzled row of shared memory holds."""
+        return self.operands[0].box[0]
 
 
 def tensor_product_text(
@@ -115,7 +107,7 @@ def tensor_product_text(
         )
         program = _program(epilogue, scope, extra)
         width = epilogue.width
-    operands = _operands(plan, cores, host)
+    operands = operand_texts(plan, cores, host)
     return TensorProductText(
         scope.parameters,
         (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope)),
@@ -126,6 +118,7 @@ def tensor_product_text(
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,
+        tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
         elements,
         program,
         width,
@@ -133,39 +126,6 @@ def tensor_product_text(
         plan.axes.columns % width != ZERO,
         extra,
     )
-
-
-def _operands(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
-    axes = plan.axes
-    parts = (
-        ("left", cores.left, cores.rows, axes.rows, "tile_first_row"),
-        ("right", cores.right, cores.columns, axes.columns, "tile_first_column"),
-    )
-    operands: list[OperandText] = []
-    start = 0
-    for name, view, tile_lines, lines, first_line in parts:
-        pointer = host.buffer(view.buffer)
-        if view.base != ZERO:
-            pointer = f"{pointer} + {host.factor(view.base)}"
-        # All batches may share one matrix. The encoder then wants a plausible stride of batches.
-        is_shared = view.batch_stride == ZERO
-        operands.append(
-            OperandText(
-                name,
-                storage_type(view.buffer.dtype),
-                start,
-                tile_lines,
-                first_line,
-                pointer,
-                host.text(lines),
-                "1" if is_shared else host.text(axes.batches),
-                host.text(view.line_stride),
-                host.text(view.line_stride if is_shared else view.batch_stride),
-                "0" if is_shared else "static_cast<int>(batch_index)",
-            )
-        )
-        start += tile_lines * cores.depth
-    return tuple(operands)
 
 
 def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:

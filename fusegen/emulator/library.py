@@ -23,7 +23,7 @@ class EmulatorRuntime:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self._declare("configure", None, ctypes.c_uint64, ctypes.c_int)
         self._declare("error_text", ctypes.c_char_p)
-        self._declare("last_kernel", ctypes.c_char_p)
+        self._declare("take_launched", ctypes.c_char_p)
         self._declare("expose", None, pointer, size, ctypes.c_int)
         self._declare("forget_all", None)
         self._declare("first_unwritten", ctypes.c_int64, pointer, size)
@@ -66,9 +66,10 @@ class EmulatorRuntime:
             )
         return None if offset < 0 else offset
 
-    def last_kernel(self) -> str:
-        """The name of the kernel that was launched last, with its template arguments."""
-        return bytes(self._library.fusegen_emulator_last_kernel()).decode().strip("()")
+    def take_launched(self) -> list[str]:
+        """The kernels launched since the last call, in order, with their template arguments."""
+        text = bytes(self._library.fusegen_emulator_take_launched()).decode()
+        return [name.strip("()") for name in text.splitlines()]
 
     def error_text(self) -> str:
         """The text of the last fault, which stays until the next one."""

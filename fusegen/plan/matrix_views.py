@@ -1,4 +1,4 @@
-"""Operands of a matrix product as matrices in memory, whose strides may be known at run time only."""
+"""Operands of a matrix product as matrices in memory, with strides known at run time or before."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class MatrixView:
     batch * batch_stride + line * line_stride + depth * depth_stride`, in elements.
 
     A tensor handed in may have any strides. Its dims are then taken in runs, each of which must
-    move through memory like one dim; `runs` are the ends of the runs, and the symbol `run_stride(i)`
-    stands for the i-th one's stride. Other buffers are contiguous and have no runs. `major` is where
-    the neighbours are if the tensor is contiguous.
+    move through memory like one dim; `runs` are the ends of the runs, and the symbol
+    `run_stride(i)` stands for the i-th one's stride. Other buffers are contiguous and have no runs.
+    `major` is where the neighbours are if the tensor is contiguous.
     """
 
     buffer: Buffer
@@ -71,7 +71,7 @@ def matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> Ma
     if load.buffer.role is not BufferRole.ARGUMENT:
         return MatrixView(load.buffer, *packed, major, ())
     runs: list[int] = []
-    strides = (ZERO,) * 4
+    base = batch_stride = line_stride = depth_stride = ZERO
     first = 0
     for end in range(1, load.buffer.type.rank + 1):
         coordinate = flatten(load.coordinates[first:end], load.buffer.shape[first:end])
@@ -79,11 +79,17 @@ def matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> Ma
         if parts is None:
             continue
         stride = Integer.of_atom(run_stride(len(runs)))
-        strides = tuple(total + part * stride for total, part in zip(strides, parts, strict=True))
+        base, batch_stride = base + parts[0] * stride, batch_stride + parts[1] * stride
+        line_stride, depth_stride = (
+            line_stride + parts[2] * stride,
+            depth_stride + parts[3] * stride,
+        )
         runs.append(end)
         first = end
     assert first == load.buffer.type.rank, "the whole offset is linear"
-    return MatrixView(load.buffer, *strides, major, tuple(runs))
+    return MatrixView(
+        load.buffer, base, batch_stride, line_stride, depth_stride, major, tuple(runs)
+    )
 
 
 def _linear(

@@ -11,7 +11,7 @@ from fusegen.plan.precision import Precision
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 # Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
 ROWS = 128
-DEPTH_BYTES = 128
+SWIZZLE_BYTES = 128
 # Wide tiles have the higher ratio of arithmetic to traffic; 128 float32 registers a thread.
 WIDE, NARROW = 256, 128
 # As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
@@ -50,5 +50,5 @@ def tensor_cores(
     columns = NARROW if size is not None and size <= NARROW else WIDE
     if width is not None and columns % width:
         return None
-    depth = DEPTH_BYTES // left.dtype.itemsize
+    depth = SWIZZLE_BYTES // left.dtype.itemsize
     return TensorCores(ROWS, columns, depth, STAGES[columns], left_view, right_view)

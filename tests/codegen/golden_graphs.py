@@ -54,6 +54,12 @@ def _product_tensor_cores() -> Graph:
     return graph([x, weight], norm, name="LinearGeluGroupNorm")
 
 
+def _product_lines() -> Graph:
+    dy, x = (value(name, "batch", 256, dtype=DType.FLOAT16) for name in ("dy", "x"))
+    transposed = apply("transpose", dy, dim0=0, dim1=1)
+    return graph([dy, x], apply("matmul", transposed, x), name="WeightGradient")
+
+
 def _product_groups() -> Graph:
     x, weight = value("x", "batch", 96), value("fc.weight", 80, 96)
     scale = value("norm.weight", 80)
@@ -77,6 +83,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "product": _product,
     "product_groups": _product_groups,
     "product_tensor_cores": _product_tensor_cores,
+    "product_lines": _product_lines,
     "product_rows": _product_rows,
 }
 

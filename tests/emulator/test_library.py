@@ -60,3 +60,16 @@ def test_overlapping_exposures_join(runtime: EmulatorRuntime, load_kernel: LoadK
     expose(runtime, y, initialised=False)
     assert kernel(0, x, y, 64) is None
     np.testing.assert_array_equal(y, x)
+
+
+def test_launched_kernels_are_told_once(runtime: EmulatorRuntime, load_kernel: LoadKernel) -> None:
+    kernel = load_kernel("vectors")
+    x, y = np.zeros(16, np.uint8), np.zeros(16, np.uint8)
+    runtime.take_launched()
+    runtime.configure()
+    assert kernel(0, x, y, 16) is None
+    assert kernel(0, x, y, 16) is None
+    (first, second) = runtime.take_launched()
+    assert first == second
+    assert "copy" in first, first
+    assert runtime.take_launched() == []

@@ -12,7 +12,6 @@ from fusegen.ir.graph import Graph, Node
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import Kernels, Size, apply, build, graph, value
 from tests.kernels.families import add, gelu, group_norm
-from tests.ops.examples import torch_dtype
 from tests.reference import evaluate
 
 SEEDS = (0, 1, 2)
@@ -35,10 +34,6 @@ def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.randn(shape, generator=generator).to(dtype)
 
 
-def took_tensor_cores() -> bool:
-    return "tensor_kernel" in emulator_runtime().last_kernel()
-
-
 def check(
     kernels: Kernels, one: Graph, tensors: Sequence[torch.Tensor], *, on_tensor_cores: bool
 ) -> None:
@@ -50,11 +45,12 @@ def check(
     wide = [t.double() for t in tensors]
     sizes = kernels._sizes(tensors)
     (expected,) = evaluate(one.roots, dict(zip(one.inputs, wide, strict=True)), sizes)
-    eps = torch.finfo(one.roots[0].dtype and torch_dtype(one.roots[0].dtype)).eps
+    eps = torch.finfo(tensors[0].dtype).eps
     first = None
     for seed in SEEDS:
+        emulator_runtime().take_launched()
         (actual,) = kernels(*tensors, seed=seed, check=True)
-        assert took_tensor_cores() == on_tensor_cores
+        assert ("tensor_kernel" in emulator_runtime().take_launched()[0]) == on_tensor_cores
         error = (actual.double() - expected).abs()
         assert bool((error <= eps * expected.abs() + 4 * eps).all()), error.max()
         assert first is None or torch.equal(first, actual)
@@ -98,3 +94,90 @@ def test_contiguous_operands(name: str) -> None:
     one = graph(inputs, body(*inputs))
     (kernels,) = build([one], check=True)
     check(kernels, one, [normal(*shape_of(left)), normal(*shape_of(right))], on_tensor_cores=True)
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    """Rows with eight unused elements behind each."""
+    wide = torch.full((*x.shape[:-1], x.shape[-1] + 8), float("nan"), dtype=x.dtype)
+    wide[..., :-8] = x
+    return wide[..., :-8]
+
+
+def sliced(x: torch.Tensor) -> torch.Tensor:
+    """Every other of twice as many rows, from 16 bytes behind an aligned address."""
+    wide = torch.full((*x.shape[:-2], 2 * x.shape[-2], x.shape[-1] + 16), float("nan"))
+    view = wide.to(x.dtype)[..., ::2, 8:-8]
+    return view.copy_(x)
+
+
+def batches_inside(x: torch.Tensor) -> torch.Tensor:
+    """The batches between rows and columns in memory."""
+    return x.transpose(0, 1).contiguous().transpose(0, 1) if x.dim() == 3 else x
+
+
+def repeated(x: torch.Tensor) -> torch.Tensor:
+    """The first batch for all, by a stride of 0."""
+    return x[:1].expand_as(x) if x.dim() == 3 else x
+
+
+@pytest.mark.parametrize("layout", [padded, sliced, batches_inside, repeated])
+@pytest.mark.parametrize("name", ["x @ w", "dy.T @ x", "batches", "batches, x.T @ y"])
+def test_strides_known_at_run_time(
+    name: str, layout: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    left, right, body = PRODUCTS[name]
+    inputs = [half("left", *left), half("right", *right)]
+    one = graph(inputs, body(*inputs))
+    (kernels,) = build([one], check=True)
+    tensors = [layout(normal(*shape_of(shape))) for shape in (left, right)]
+    check(kernels, one, tensors, on_tensor_cores=True)
+
+
+def reversed_in_memory(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(-2, -1).contiguous().transpose(-2, -1)
+
+
+def unaligned(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(x.numel() + 1, dtype=x.dtype)[1:].view(x.shape).copy_(x)
+
+
+def odd_line_stride(x: torch.Tensor) -> torch.Tensor:
+    wide = torch.empty((*x.shape[:-1], x.shape[-1] + 3), dtype=x.dtype)
+    return wide[..., : x.shape[-1]].copy_(x)
+
+
+@pytest.mark.parametrize("layout", [reversed_in_memory, unaligned, odd_line_stride])
+def test_other_layouts_take_the_plain_form(
+    layout: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    left, right, body = PRODUCTS["x @ w"]
+    inputs = [half("left", *left), half("right", *right)]
+    one = graph(inputs, body(*inputs))
+    (kernels,) = build([one], check=True)
+    tensors = [layout(normal(*shape_of(shape))) for shape in (left, right)]
+    check(kernels, one, tensors, on_tensor_cores=False)
+
+
+def test_rows_of_two_dims_that_do_not_lie_evenly_take_the_plain_form() -> None:
+    left, right, body = PRODUCTS["rows of two dims"]
+    inputs = [half("left", *left), half("right", *right)]
+    one = graph(inputs, body(*inputs))
+    (kernels,) = build([one], check=True)
+    x, w = normal(*shape_of(left)), normal(*shape_of(right))
+    check(kernels, one, [padded(x), w], on_tensor_cores=True)
+    check(kernels, one, [batches_inside(x), w], on_tensor_cores=False)
+
+
+def test_no_depth_gives_zeros() -> None:
+    inputs = [half("left", 40, "k"), half("right", "k", 24)]
+    one = graph(inputs, matmul(*inputs))
+    (kernels,) = build([one], check=True)
+    check(kernels, one, [normal(40, 0), normal(0, 24)], on_tensor_cores=False)
+
+
+def test_float16() -> None:
+    inputs = [value(n, 24, 72, dtype=DType.FLOAT16) for n in ("left", "right")]
+    one = graph(inputs, matmul(transposed(inputs[0]), inputs[1]))
+    (kernels,) = build([one], check=True)
+    tensors = [normal(24, 72, dtype=torch.float16), normal(24, 72, dtype=torch.float16) * 2]
+    check(kernels, one, tensors, on_tensor_cores=True)

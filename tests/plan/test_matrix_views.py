@@ -50,12 +50,8 @@ def test_strides_are_those_of_the_tensor_at_hand() -> None:
     assert form is not None
     one, two, three = stride(0), stride(1), stride(2)
     zero = Integer.of(0)
-    assert form.left == MatrixView(
-        form.left.buffer, zero, one, two, three, Major.DEPTH, (1, 2, 3)
-    )
-    assert form.right == MatrixView(
-        form.right.buffer, zero, one, three, two, Major.LINE, (1, 2, 3)
-    )
+    assert form.left == MatrixView(form.left.buffer, zero, one, two, three, Major.DEPTH, (1, 2, 3))
+    assert form.right == MatrixView(form.right.buffer, zero, one, three, two, Major.LINE, (1, 2, 3))
 
 
 def test_dims_that_make_up_the_rows_form_a_run() -> None:

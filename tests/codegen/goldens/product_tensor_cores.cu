@@ -365,17 +365,24 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     constexpr int threads = 256;
     constexpr std::size_t shared_bytes = 16640;
     const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {256, 96});
-    // The tensor cores' form takes packed operands, whose lines start at multiples of 16 bytes.
+    // The tensor cores' form takes operands with neighbours in the planned direction, whose other
+    // strides are multiples of 16 bytes.
     TensorMap left_map;
+    int64_t left_run[2];
     TensorMap right_map;
+    int64_t right_run[2];
     const int64_t depths = 96;
-    if (packed && has_wgmma() && columns % 2 == 0 && is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+    if (has_wgmma() && columns % 2 == 0 && is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+        merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
+        left_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
-            x, {depths, batch, 1}, { 96, 96 },
-            { 64, 128, 1}, Swizzle::bytes_128}) == TensorMapError::none &&
+            x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
+        right_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&right_map, TensorTiles<3>{
-            fc_weight, {depths, 256, 1}, { 96, 96 },
-            { 64, 256, 1}, Swizzle::bytes_128}) == TensorMapError::none) {
+            fc_weight, { depths, 256, 1 }, { right_run[0], right_run[0] },
+            { 64, 256, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
         const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);

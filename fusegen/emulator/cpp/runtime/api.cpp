@@ -42,7 +42,7 @@ int fusegen_emulator_take_error() { return emulator().take_error(); }
 
 const char* fusegen_emulator_error_text() { return emulator().error_text(); }
 
-const char* fusegen_emulator_last_kernel() { return emulator().last_kernel(); }
+const char* fusegen_emulator_take_launched() { return emulator().take_launched(); }
 
 void* fusegen_emulator_shared_array(fusegen_emulator::SharedSlot* slot, const char* name,
                                     std::size_t bytes, std::size_t alignment) {

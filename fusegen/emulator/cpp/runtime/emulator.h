@@ -54,8 +54,9 @@ public:
     void launch(const LaunchRequest& request);
     int take_error();
     const char* error_text() const { return error_text_; }
-    // The kernel of the last launch that was not refused, as the launch names it.
-    const char* last_kernel() const { return last_kernel_.c_str(); }
+    // The kernels launched since the last call, each with a newline; the text holds until the next.
+    // The oldest are forgotten when nobody asks.
+    const char* take_launched();
 
     // For the thread that runs: see interface.h.
     unsigned sync_threads(Site site, int predicate);
@@ -135,7 +136,7 @@ private:
     char error_text_[4096] = "no error";
     std::size_t error_length_ = 0;
 
-    std::string last_kernel_;
+    std::string launched_, taken_;
 
     const LaunchRequest* request_ = nullptr;
     unsigned thread_count_ = 0;  // of a block

@@ -65,6 +65,13 @@ int Emulator::take_error() {
     return code;
 }
 
+const char* Emulator::take_launched() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_.swap(launched_);
+    launched_.clear();
+    return taken_.c_str();
+}
+
 bool Emulator::accept(const LaunchRequest& request) {
     const dim3 grid = request.grid, block = request.block;
     const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
@@ -122,7 +129,10 @@ void Emulator::launch(const LaunchRequest& request) {
     if (!accept(request)) {
         return;
     }
-    last_kernel_ = request.kernel_name;
+    if (launched_.size() > max_launched_text) {
+        launched_.clear();
+    }
+    launched_.append(request.kernel_name).append("\n");
     thread_count_ = request.block.x * request.block.y * request.block.z;
     warp_count_ = (thread_count_ + warp_lanes - 1) / warp_lanes;
     if (threads_ == nullptr) {

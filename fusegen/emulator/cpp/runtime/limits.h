@@ -22,4 +22,7 @@ constexpr std::size_t max_shared_bytes = 227 * 1024;
 // Static arrays alone, on every device.
 constexpr std::size_t max_static_shared_bytes = 48 * 1024;
 
+// Characters of launched kernels' names that are remembered.
+constexpr std::size_t max_launched_text = 1 << 20;
+
 }  // namespace fusegen_emulator

@@ -1,0 +1,122 @@
+"""How a product's operands come into shared memory by bulk copies of tiles: the text of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.kernel_text import sizes_of
+from fusegen.codegen.scope import Scope
+from fusegen.ir.integers import ZERO, Atom, Integer
+from fusegen.plan.kernels import ProductPlan, TensorCores
+from fusegen.plan.matrix_views import Major, MatrixView, run_stride
+from fusegen.plan.tensor_cores import SWIZZLE_BYTES
+
+
+@dataclass(frozen=True)
+class RunsText:
+    """How a tensor's dims are taken together in runs: the array `name` of `count` strides, from
+    `strides`, `sizes` and the runs' `ends`."""
+
+    name: str
+    count: int
+    strides: str
+    sizes: str
+    ends: str
+
+
+@dataclass(frozen=True)
+class OperandText:
+    """An operand's tile in each stage, and the tensor map that describes where it comes from.
+
+    The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
+    kernel's variable `first_line` is the first. The map describes `pointer` to matrices of which
+    `batch` is the one that the kernel reads: `sizes` and `strides`, in elements, from the innermost
+    dim on, and `box`, what a copy brings. `conditions` are those under which it is right.
+
+    Where neighbours in memory are neighbouring lines (`is_line_major`), the tile comes in chunks of
+    `box[0]` lines.
+    """
+
+    name: str
+    type: str
+    start: int
+    tile_lines: int
+    first_line: str
+    pointer: str
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    box: tuple[int, ...]
+    batch: str
+    is_line_major: bool
+    runs: RunsText | None
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One operand of a product: its tile begins `start` elements into a stage and has `tile_lines`
+    of the matrix's `lines` lines."""
+
+    name: str
+    view: MatrixView
+    start: int
+    tile_lines: int
+    lines: Integer
+    first_line: str
+
+
+def operand_texts(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
+    """Both operands, in the order in which they lie in a stage; `host` is the launcher's scope."""
+    axes = plan.axes
+    right_start = cores.rows * cores.depth
+    sides = (
+        _Side("left", cores.left, 0, cores.rows, axes.rows, "tile_first_row"),
+        _Side("right", cores.right, right_start, cores.columns, axes.columns, "tile_first_column"),
+    )
+    return tuple(_operand(side, cores.depth, axes.batches, host) for side in sides)
+
+
+def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandText:
+    view = side.view
+    runs = f"{side.name}_run"
+    strides: dict[Atom, str] = {run_stride(i): f"{runs}[{i}]" for i in range(len(view.runs))}
+    scope = replace(host, symbols={**host.symbols, **strides})
+    pointer = scope.buffer(view.buffer)
+    is_line_major = view.major is Major.LINE
+    # A matrix may be the same for all batches; then there is one, and any stride will do.
+    is_shared = view.batch_stride == ZERO
+    lines, outer_stride = scope.text(side.lines), scope.text(view.outer_stride)
+    return OperandText(
+        side.name,
+        storage_type(view.buffer.dtype),
+        side.start,
+        side.tile_lines,
+        side.first_line,
+        pointer if view.base == ZERO else f"{pointer} + {scope.factor(view.base)}",
+        (
+            *((lines, "depths") if is_line_major else ("depths", lines)),
+            "1" if is_shared else scope.text(batches),
+        ),
+        (outer_stride, outer_stride if is_shared else scope.text(view.batch_stride)),
+        (
+            SWIZZLE_BYTES // view.buffer.dtype.itemsize,
+            depth if is_line_major else side.tile_lines,
+            1,
+        ),
+        "0" if is_shared else "static_cast<int>(batch_index)",
+        is_line_major,
+        _runs(runs, view, scope) if view.runs else None,
+        (f"{scope.text(view.inner_stride)} == 1",) if view.runs else (),
+    )
+
+
+def _runs(name: str, view: MatrixView, scope: Scope) -> RunsText:
+    ends = ", ".join(map(str, view.runs))
+    return RunsText(
+        name,
+        len(view.runs),
+        f"{scope.buffer(view.buffer)}_strides",
+        sizes_of(scope, view.buffer),
+        f"{{{ends}}}",
+    )
