@@ -19,8 +19,8 @@ xor xor_eq main signal
 SKELETON = """
 accumulators batch_index batches begin block block_column blocks cache chunk chunk_lines column
 column_tile column_tiles columns count depth depths element empty end first first_column
-first_depth first_of_part first_row full grid group groups half i index inside is_active j lane
-lanes left_map left_run left_size left_start left_tile middle order own_row packed pair part
+first_depth first_of_part first_row full grid group groups half i index inside is_active is_last j
+lane lanes left_map left_run left_size left_start left_tile middle order own_row packed pair part
 part_columns part_end parts phase previous processors product_column product_row right_map
 right_run right_start right_tile ring ring_bytes row row_end row_in_block row_tile row_tiles rows
 shared stage stage_size stage_tiles stages step steps stream stride tensor_tiles thread

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                     + (warpgroup - 1) * wgmma_m * tile_depth;
                 const float16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
-                wgmma_fence(accumulators);
+                wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<float16>) {
                     wgmma<float16, tile_columns, Major::mn, Major::mn>(
@@ -188,20 +188,25 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                             + depth > 0);
                 }
                 wgmma_commit();
-                if (step > 0) {
+                // All stages are given back inside the loop: reading the sums behind a branch that follows it
+                // makes ptxas serialise the products where the number of steps is known at run time only.
+                const bool is_last = step + 1 == steps;
+                if (is_last) {
+                    wgmma_wait<0>();
+                } else {
                     wgmma_wait<1>();  // the step before this one is done with its stage
-                    if (thread == 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
+                }
+                if (thread == 0 && step > 0) {
+                    mbarrier_arrive(&empty[previous]);
+                }
+                if (thread == 0 && is_last) {
+                    mbarrier_arrive(&empty[stage]);
                 }
                 previous = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
             wgmma_wait<0>(accumulators);
-            if (thread == 0) {
-                mbarrier_arrive(&empty[previous]);
-            }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
                 const int64_t block_column = tile_first_column + block * 8 + lane * 2;
