@@ -10,6 +10,7 @@ from fusegen.passes.common_values import share_common_values
 from fusegen.passes.decompose import decompose
 from fusegen.passes.legality import check
 from fusegen.passes.library_operands import store_library_operands
+from fusegen.passes.private_chains import separate_reductions
 from fusegen.passes.results import separate_results
 from fusegen.passes.simplify import simplify
 
@@ -29,6 +30,7 @@ PASSES = (
     Pass("store library operands", store_library_operands),
     Pass("share common values again", share_common_values),
     Pass("separate results", separate_results),
+    Pass("separate reductions", separate_reductions),
 )
 
 

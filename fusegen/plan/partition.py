@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
-from fusegen.ops.record import LibraryCall
+from fusegen.ops.record import LibraryCall, Pointwise, Reduction
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
 from fusegen.plan.strategies import Verdict, judge
@@ -40,12 +40,14 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The graph as operations alone, views looked through: who uses whom, and what is returned."""
+    """The graph as operations alone, views looked through: who uses whom, what is returned, and
+    which elementwise operations lead to reductions only."""
 
     nodes: tuple[Node, ...]
     producers: dict[Node, tuple[Node, ...]]
     users: dict[Node, frozenset[Node]]
     returned: frozenset[Node]
+    only_reduced: frozenset[Node]
 
     @staticmethod
     def of(graph: Graph) -> Dependencies:
@@ -68,7 +70,19 @@ class Dependencies:
             for producer in sources:
                 users[producer].add(node)
         returned = frozenset(base for root in graph.roots for base in bases[root])
-        return Dependencies(nodes, producers, {n: frozenset(u) for n, u in users.items()}, returned)
+        only_reduced: set[Node] = set()
+        for node in reversed(nodes):
+            if isinstance(node.operation, Pointwise) and users[node] and node not in returned:
+                ends = (isinstance(u.operation, Reduction) or u in only_reduced for u in users[node])
+                if all(ends):
+                    only_reduced.add(node)
+        return Dependencies(
+            nodes,
+            producers,
+            {n: frozenset(u) for n, u in users.items()},
+            returned,
+            frozenset(only_reduced),
+        )
 
     def group(self, nodes: tuple[Node, ...]) -> Group:
         """Operations as a group, whose results are what others use or what is returned."""
@@ -98,14 +112,27 @@ class _Partition:
         self.group_of[node] = own
         if isinstance(node.operation, LibraryCall):
             return
-        producers = self.dependencies.producers[node]
-        candidates = list(dict.fromkeys(self.group_of[p] for p in producers))
+        self._join_unstored(node)
+        if node not in self.dependencies.only_reduced:
+            self._join_producers(node)
+
+    def _join_unstored(self, node: Node) -> None:
+        """Join elementwise operations that lead to reductions only with what they lead to, before
+        anything else: else the kernel of their operands would store their results."""
+        for producer in self.dependencies.producers[node]:
+            if producer in self.dependencies.only_reduced:
+                self._try(frozenset((self.group_of[node], self.group_of[producer])))
+
+    def _join_producers(self, node: Node) -> None:
+        """Join the group of `node` with those it reads from."""
+        candidates = list(self._below(self.group_of[node]))
         size = {key: self._bytes(key) for key in candidates}
-        candidates.sort(key=lambda key: -size[key])
-        if len(candidates) > 1 and self._try(frozenset((own, *candidates))):
+        candidates.sort(key=lambda key: (-size[key], key))
+        if len(candidates) > 1 and self._try(frozenset((self.group_of[node], *candidates))):
             return
         for key in candidates:
-            self._try(frozenset((self.group_of[node], key)))
+            if key in self.groups:
+                self._try(frozenset((self.group_of[node], key)))
 
     def join_siblings(self) -> None:
         """Join groups that read the same values, while any such pair gets cheaper together."""

@@ -1,0 +1,78 @@
+"""Reductions along different directions do not share what they reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction, Reshape, View
+from fusegen.passes.rewrite import with_roots
+
+CHEAP = (Pointwise, View, Reshape)
+
+
+def separate_reductions(graph: Graph) -> Graph:
+    """Copy the elementwise operations before a reduction where a reduction along other dims has
+    some of them too.
+
+    No kernel does both, so that one would store the shared values for the other. With a copy each
+    computes them from what stands in memory anyway. A kernel that has two copies computes them
+    once. A value that is a result, or that a product or library reads, is stored and not copied.
+    """
+    order = topological(graph.roots)
+    stored = _stored(order, graph.roots)
+    chains = {
+        node: _chain(node.operands[0], stored)
+        for node in order
+        if isinstance(node.operation, Reduction)
+    }
+    directions: dict[Node, set[Hashable]] = {}
+    for reduction, chain in chains.items():
+        for node in chain:
+            directions.setdefault(node, set()).add(_direction(reduction))
+    done: dict[Node, Node] = {}
+    for node in order:
+        own = done
+        if any(len(directions[part]) > 1 for part in chains.get(node, ())):
+            own = dict(done)
+            for part in chains[node]:
+                own[part] = replace(part, operands=tuple(own[operand] for operand in part.operands))
+        operands = tuple(own[operand] for operand in node.operands)
+        done[node] = node if operands == node.operands else replace(node, operands=operands)
+    return with_roots(graph, tuple(done[root] for root in graph.roots))
+
+
+def _direction(reduction: Node) -> Hashable:
+    return (reduction.operands[0].shape, reduction.attributes.integers("dims"))
+
+
+def _stored(order: tuple[Node, ...], roots: tuple[Node, ...]) -> set[Node]:
+    """The values that stand in memory whatever is fused."""
+    read = [
+        operand
+        for node in order
+        if isinstance(node.operation, (Product, LibraryCall))
+        for operand in node.operands
+    ]
+    return {_base(node) for node in (*read, *roots)}
+
+
+def _base(node: Node) -> Node:
+    while isinstance(node.operation, (View, Reshape)):
+        (node,) = node.operands
+    return node
+
+
+def _chain(operand: Node, stored: set[Node]) -> tuple[Node, ...]:
+    """The elementwise operations and views from stored values to `operand`, in order."""
+    found: dict[Node, None] = {}
+    stack = [(operand, False)]
+    while stack:
+        node, visited = stack.pop()
+        if visited:
+            found[node] = None
+        elif node not in found and node not in stored and isinstance(node.operation, CHEAP):
+            stack.append((node, True))
+            stack.extend((below, False) for below in reversed(node.operands))
+    return tuple(found)
