@@ -73,7 +73,9 @@ class Dependencies:
         only_reduced: set[Node] = set()
         for node in reversed(nodes):
             if isinstance(node.operation, Pointwise) and users[node] and node not in returned:
-                ends = (isinstance(u.operation, Reduction) or u in only_reduced for u in users[node])
+                ends = (
+                    isinstance(u.operation, Reduction) or u in only_reduced for u in users[node]
+                )
                 if all(ends):
                     only_reduced.add(node)
         return Dependencies(
