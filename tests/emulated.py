@@ -96,7 +96,7 @@ class Kernels:
     ) -> list[torch.Tensor]:
         """The results. With `check`, races, bounds and reads before writes are faults, and so is a
         result of which an element stays unwritten. Raises AssertionError with a fault's report."""
-        sizes = self._sizes(tensors)
+        sizes = self.sizes(tensors)
         memory = {b.name: t for b, t in zip(self.plan.arguments, tensors, strict=True)}
         for buffer in (*self.plan.results, *self.plan.workspaces):
             shape = [size.evaluate(sizes) for size in buffer.shape]
@@ -120,7 +120,8 @@ class Kernels:
                     _require_written(runtime, buffer.name, memory[buffer.name])
         return [memory[buffer.name] for buffer in self.plan.results]
 
-    def _sizes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    def sizes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+        """The symbolic sizes' values, which the arguments have."""
         sizes: dict[str, int] = {}
         for buffer, tensor in zip(self.plan.arguments, tensors, strict=True):
             assert tensor.dtype is torch_dtype(buffer.dtype) and tensor.dim() == buffer.type.rank

@@ -151,10 +151,9 @@ def erfc(x: Node) -> Node:
     return call(functions.ERFC, (x,))
 
 
-def rounded(x: Node) -> Node:
-    """`x` as it is where it has been stored: two roundings of one value are equal, whichever of
-    them was kept in a register."""
-    return call(casting.ROUNDED, (x,), dtype=x.dtype) if x.dtype is not x.dtype.compute else x
+def as_stored(x: Node) -> Node:
+    """`x` as the forward has stored it, for comparing it with what was made from it."""
+    return call(casting.AS_STORED, (x,), dtype=x.dtype)
 
 
 def absolute(x: Node) -> Node:

@@ -300,8 +300,8 @@ def _norm_gradient(node: Node, gradient: Node) -> tuple[Node | None]:
     if p == 1:
         return (build.mul(upstream, build.sign(wide)),)
     if abs(p) == inf:
-        extreme = build.restore(build.rounded(node), x, over)
-        reached = build.eq(build.absolute(build.rounded(x)), extreme)
+        extreme = build.restore(build.as_stored(node), x, over)
+        reached = build.eq(build.absolute(build.as_stored(x)), extreme)
         chosen = build.cast(reached, wide.dtype)
         share = build.div(build.sign(wide), build.total(chosen, over, keepdim=True))
         return (build.mul(upstream, build.mul(chosen, share)),)

@@ -59,13 +59,14 @@ def _infer_same(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     return types[0]
 
 
-# Comparing a value for equality with one that was stored needs it rounded as storing it does.
-ROUNDED = Pointwise(
-    "rounded",
+# A value that is compared for equality with what was made from it must be the very same: rounded
+# as storing it does, and not computed a second time, which may round otherwise on the way.
+AS_STORED = Pointwise(
+    "as_stored",
     parameters=(INPUT, Parameter("dtype", ParameterKind.DTYPE)),
     infer=_infer_same,
     twin="{input}.to({dtype})",
-    summary="The same values, rounded to their dtype as storing them does.",
+    summary="The same values as they are in memory, where the forward has stored them.",
     cuda="fusegen::cast<{dtype}>({input})",
     gradient=_gradient,
 )

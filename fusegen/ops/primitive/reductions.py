@@ -55,7 +55,7 @@ def _extreme(node: Node, gradient: Node) -> tuple[Node]:
     stored; NaN for all of them if it is NaN."""
     (x,) = node.operands
     dims = node.attributes.integers("dims")
-    reached = build.eq(build.rounded(x), build.restore(build.rounded(node), x, dims))
+    reached = build.eq(build.as_stored(x), build.restore(build.as_stored(node), x, dims))
     chosen = build.cast(reached, x.dtype.compute)
     parts = build.div(build.restore(gradient, x, dims), build.total(chosen, dims, keepdim=True))
     return (build.mul(parts, chosen),)

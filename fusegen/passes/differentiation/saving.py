@@ -1,13 +1,15 @@
 """What the forward saves for the backward: the choice that moves the fewest bytes.
 
 Elementwise operations can be computed again in the kernel that needs them. Products, library calls
-and reductions are not: their results are saved, or something made from them.
+and reductions are not: their results are saved, or something made from them. Neither is what a
+gradient compares with a result.
 """
 
 from __future__ import annotations
 
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.construct import is_number
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import LibraryCall, Product, Reduction, Reshape, View
 from fusegen.passes.differentiation.cut import cheapest_cut
 from fusegen.passes.results import COMPUTED
@@ -36,6 +38,7 @@ def values_to_save(
     needed = [node for node in below if node in after]
     read = {operand for node in needed for operand in node.operands if operand in inside}
     written_again = {_base(x) for n in needed if _reads_memory(n) for x in n.operands} & inside
+    compared = {_base(n.operands[0]) for n in below if n.operation is AS_STORED}
     costs: dict[Node, int | None] = {}
     sources: dict[Node, int | None] = {}
     for node in given:
@@ -44,7 +47,7 @@ def values_to_save(
             costs[node], sources[node] = size, None
         elif node in computed and isinstance(node.operation, COMPUTED):
             costs[node] = size if node in stored else 2 * size
-            if isinstance(node.operation, (Product, LibraryCall, Reduction)):
+            if node in compared or isinstance(node.operation, (Product, LibraryCall, Reduction)):
                 sources[node] = None
             elif node in written_again:
                 sources[node] = 2 * size
