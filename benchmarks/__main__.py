@@ -1,144 +1,151 @@
-"""`python -m benchmarks`: the five chains, checked and timed on this machine's GPU."""
+"""`python -m benchmarks`: generated modules beside PyTorch's own ways, checked and timed on this
+machine's GPU."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import fnmatch
 import sys
-from collections.abc import Callable
-from datetime import date
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from torch import Tensor, nn
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import fusegen
-from benchmarks.accuracy import exact, is_deterministic, overwrites_poison, relative_error
-from benchmarks.chains import CHAINS, Chain
+from benchmarks.case import PRECISIONS, Case, Mode, Precision
+from benchmarks.ceilings import bandwidth, product_rate
+from benchmarks.measure import Bench, Compiler
+from benchmarks.overhead import host_microseconds
+from benchmarks.record import Record, this_machine
+from benchmarks.suites import SUITES
+from benchmarks.table import table
 from benchmarks.timing import time_together
 
-# A result may be at most this many times as far from float64 as eager's in the same dtype.
-ERROR_FACTOR = 2.0
-FRESH_INPUTS = 3
+PEERS: dict[str, Compiler] = {
+    "compile": torch.compile,
+    "max-autotune": lambda module: torch.compile(module, mode="max-autotune"),
+}
+WRONG, MISUSE = 1, 2
+
+Job = tuple[Case, Precision, Mode]
 
 
-def main() -> int:
-    """Measure what the command line asks for; 1 if a result is wrong."""
-    options = _options()
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what the command line asks for: 1 if a result is wrong, 2 for a mistake in it."""
+    options = _options(argv)
+    jobs = _jobs(options)
+    if options.list:
+        for case, precision, mode in jobs:
+            print(f"{case.suite}: {case.name}, {precision.name}, {mode.value}")
+        return 0
+    if not jobs:
+        return _misuse("nothing matches; --list shows what there is")
     if not torch.cuda.is_available():
-        print("the benchmarks need a GPU, and PyTorch finds none", file=sys.stderr)
-        return 2
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    wanted = [c for c in CHAINS if not options.only or c.name in options.only]
-    jobs = [(c, getattr(torch, name)) for c in wanted for name in options.dtype]
-    console = Console(stderr=True)
-    rows = []
-    for chain, dtype in track(jobs, description="chains", console=console):
-        rows.append(_measure(chain, dtype, options.peers))
-    record = {"machine": _machine(), "rows": rows}
-    Console().print(_table(rows))
-    if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(record, indent=1) + "\n")
-    return 0 if all(row["right"] for row in rows) else 1
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=[c.name for c in CHAINS], metavar="CHAIN")
-    parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--peers", nargs="*", default=["default", "max-autotune"])
-    parser.add_argument("--output", type=Path, help="write the figures to this JSON file")
-    return parser.parse_args()
-
-
-def _measure(chain: Chain, dtype: torch.dtype, peers: list[str]) -> dict[str, Any]:
-    torch.manual_seed(0)
-    plain = chain.plain().cuda().to(dtype)
-    generated = fusegen.load(chain.file)().cuda().to(dtype)
-    generated.load_state_dict(plain.state_dict())
-    with torch.no_grad():
-        errors = [_errors(plain, generated, chain, dtype) for _ in range(FRESH_INPUTS)]
-        x = _input(chain, dtype)
-        deterministic = is_deterministic(lambda: generated(x))
-        complete = overwrites_poison(lambda: generated(x))
-        zeros = relative_error(torch.zeros_like(plain(x)), exact(plain, x))
-        candidates: dict[str, Callable[[], object]] = {
-            "fusegen": lambda: generated(x),
-            "eager": lambda: plain(x),
-        }
-        for mode in peers:
-            torch._dynamo.reset()
-            compiled = torch.compile(plain, mode=None if mode == "default" else mode)
-            candidates[f"compile {mode}"] = _call(compiled, x)
-        times = time_together(candidates)
-    worst, eager = max(errors, key=lambda pair: pair[0] / pair[1])
-    right = worst <= ERROR_FACTOR * eager < zeros and deterministic and complete
-    return {
-        "chain": chain.name,
-        "dtype": str(dtype).removeprefix("torch."),
-        "milliseconds": times,
-        "error": worst,
-        "eager error": eager,
-        "error of zeros": zeros,
-        "deterministic": deterministic,
-        "complete": complete,
-        "right": right,
-    }
-
-
-def _call(module: Callable[[Tensor], object], x: Tensor) -> Callable[[], object]:
-    return lambda: module(x)
-
-
-def _input(chain: Chain, dtype: torch.dtype) -> Tensor:
-    return torch.rand(chain.input_shape, device="cuda").to(dtype)
-
-
-def _errors(
-    plain: nn.Module, generated: nn.Module, chain: Chain, dtype: torch.dtype
-) -> tuple[float, float]:
-    """The relative errors of the generated module and of eager, on a fresh input."""
-    x = _input(chain, dtype)
-    truth = exact(plain, x)
-    return relative_error(generated(x), truth), relative_error(plain(x), truth)
-
-
-def _machine() -> dict[str, str]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        return _misuse("the benchmarks need a GPU, and PyTorch finds none")
+    record = Record(this_machine())
+    if options.output is not None and options.output.exists():
+        if not options.resume:
+            return _misuse(f"{options.output} exists; add --resume to go on with it")
+        record = Record.read(options.output)
+        differs = _differs(record.machine)
+        if differs:
+            return _misuse(f"{options.output} {differs}; write to another file")
+    run(
+        jobs,
+        record,
+        Bench(
+            device="cuda",
+            clock=time_together,
+            host_clock=host_microseconds,
+            ceilings=record.ceilings,
+            peers={name: PEERS[name] for name in options.peers},
+            peer_seconds=options.peer_seconds,
+        ),
+        options.output,
     )
-    return {
-        "card": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
-        "date": date.today().isoformat(),
-        "commit": commit.stdout.strip() or "unknown",
-    }
+    Console().print(table(record))
+    if options.plot is not None:
+        from benchmarks.plot import plot
+
+        plot(record, options.plot)
+    return 0 if all(row.right for row in record.rows) else WRONG
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="milliseconds, median; errors relative to float64")
-    names = list(rows[0]["milliseconds"]) if rows else []
-    for heading in ("chain", "dtype", *names, "error", "eager's", "right"):
-        table.add_column(heading, justify="left" if heading in ("chain", "dtype") else "right")
-    for row in rows:
-        times = [f"{row['milliseconds'][name]:.3f}" for name in names]
-        table.add_row(
-            row["chain"],
-            row["dtype"],
-            *times,
-            f"{row['error']:.1e}",
-            f"{row['eager error']:.1e}",
-            "yes" if row["right"] else "NO",
-        )
-    return table
+def run(jobs: Sequence[Job], record: Record, bench: Bench, output: Path | None) -> None:
+    """Measure the jobs that the record lacks; it is written to `output` after each."""
+    done = {row.key for row in record.rows}
+    left = [(c, p, m) for c, p, m in jobs if (c.suite, c.name, p.name, m.value) not in done]
+    _measure_ceilings(left, record, bench)
+    columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=len(left))
+        for case, precision, mode in left:
+            progress.update(task, description=f"{case.name} {precision.name} {mode.value}")
+            record.rows.append(bench.measure(case, precision, mode))
+            if output is not None:
+                record.write(output)
+            progress.advance(task)
+
+
+def _measure_ceilings(jobs: Sequence[Job], record: Record, bench: Bench) -> None:
+    timed = [(case, precision) for case, precision, _ in jobs if not case.on_host]
+    if timed and "bandwidth" not in record.ceilings:
+        record.ceilings["bandwidth"] = bandwidth(bench.clock, bench.device)
+    for precision in {p.name: p for case, p in timed if case.operations}.values():
+        if precision.name not in record.ceilings:
+            record.ceilings[precision.name] = product_rate(precision, bench.clock, bench.device)
+
+
+def _options(argv: Sequence[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--suite", nargs="+", choices=SUITES, default=["chains"])
+    parser.add_argument(
+        "--only", nargs="+", metavar="CASE", default=["*"], help="names of cases, with * and ?"
+    )
+    parser.add_argument(
+        "--dtype", nargs="+", choices=PRECISIONS, default=["float32", "tf32", "bfloat16"]
+    )
+    parser.add_argument("--mode", nargs="+", choices=[m.value for m in Mode], default=["forward"])
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument(
+        "--peer-seconds", type=float, metavar="S", help="leave out a peer that compiles for longer"
+    )
+    parser.add_argument("--list", action="store_true", help="print the cases and stop")
+    parser.add_argument("--output", type=Path, metavar="JSON", help="kept up to date row by row")
+    parser.add_argument("--resume", action="store_true", help="go on with the rows of --output")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw a picture (needs matplotlib)"
+    )
+    return parser.parse_args(argv)
+
+
+def _jobs(options: Any) -> list[Job]:
+    return [
+        (case, PRECISIONS[name], mode)
+        for suite in options.suite
+        for case in SUITES[suite]()
+        if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.only)
+        for name in options.dtype
+        if name in case.precisions
+        for mode in map(Mode, options.mode)
+    ]
+
+
+def _differs(machine: dict[str, str]) -> str:
+    """How a record's machine differs from this, in words; the date may."""
+    here = this_machine()
+    for key in ("card", "torch", "cuda", "commit"):
+        if machine.get(key) != here[key]:
+            return f"was measured with {key} {machine.get(key)}, not {here[key]}"
+    return ""
+
+
+def _misuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return MISUSE
 
 
 if __name__ == "__main__":

@@ -1,0 +1,15 @@
+"""The suites: lists of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.case import Case
+from benchmarks.suites import chains, memory, overhead, products
+
+SUITES: dict[str, Callable[[], list[Case]]] = {
+    "chains": chains.cases,
+    "products": products.cases,
+    "memory": memory.cases,
+    "overhead": overhead.cases,
+}
