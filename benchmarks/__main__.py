@@ -28,6 +28,7 @@ PEERS: dict[str, Compiler] = {
     "max-autotune": lambda module: torch.compile(module, mode="max-autotune"),
 }
 WRONG, MISUSE = 1, 2
+PIPE_WIDTH = 200
 
 Job = tuple[Case, Precision, Mode]
 
@@ -65,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         ),
         options.output,
     )
-    Console().print(table(record))
+    console = Console()
+    console.width = console.width if console.is_terminal else PIPE_WIDTH
+    console.print(table(record))
     if options.plot is not None:
         from benchmarks.plot import plot
 

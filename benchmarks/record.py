@@ -92,14 +92,20 @@ class Record:
 
 def this_machine() -> dict[str, str]:
     """The card, the versions, the date and the commit, for a record."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
     has_gpu = torch.cuda.is_available()
     return {
         "card": torch.cuda.get_device_name() if has_gpu else "none",
         "torch": torch.__version__,
         "cuda": str(torch.version.cuda),
         "date": date.today().isoformat(),
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": _commit(),
     }
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return "unknown"
+    return found.stdout.strip() or "unknown"
