@@ -1,40 +1,5 @@
-"""Timing on a GPU: all candidates in one run, the cache flushed before each call, medians."""
+"""Timing on a GPU, as `fusegen bench` does it."""
 
-from __future__ import annotations
+from fusegen.runtime.timing import time_together
 
-import statistics
-from collections.abc import Callable, Mapping
-
-import torch
-
-# Clock cycles that a call has to queue its launches: about half a millisecond.
-QUEUE_CYCLES = 1_000_000
-# More than any L2 cache of today, in bytes.
-FLUSH_BYTES = 256 * 1024 * 1024
-
-
-def time_together(
-    candidates: Mapping[str, Callable[[], object]], rounds: int = 30, warm_up: int = 5
-) -> dict[str, float]:
-    """The median time of a call of each candidate, in milliseconds.
-
-    The candidates take turns, so that all see the same clocks; the L2 cache is overwritten before
-    each call, outside the timed window. The GPU then waits until the call's launches are queued, so
-    that what is timed is the GPU's work and not Python's.
-    """
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    for call in candidates.values():
-        for _ in range(warm_up):
-            call()
-    samples: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(rounds):
-        for name, call in candidates.items():
-            flush.zero_()
-            torch.cuda._sleep(QUEUE_CYCLES)
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            samples[name].append(start.elapsed_time(end))
-    return {name: statistics.median(times) for name, times in samples.items()}
+__all__ = ["time_together"]

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import fusegen
-from fusegen.cli import check, compile, doctor, explain, run
+from fusegen.cli import bench, check, compile, doctor, explain, run
 from fusegen.errors import FusegenError, SourceError
 
-COMMANDS = (compile, check, explain, run, doctor)
+COMMANDS = (compile, check, explain, run, bench, doctor)
 
 USERS_ERROR = 1
 MISUSE = 2

@@ -14,6 +14,7 @@ from fusegen.frontend.source import Source
 
 if TYPE_CHECKING:
     from fusegen.compiler.explanation import Explanation
+    from fusegen.compiler.measured import MeasuredModel
     from fusegen.frontend.elaborate import ArgumentValue
     from fusegen.runtime.comparison import Comparison
 
@@ -133,3 +134,57 @@ def run(
         sizes=SizeHints(sizes, default=32),
         seed=seed,
     )
+
+
+def bench(
+    source: Source,
+    *,
+    arguments: Arguments,
+    sizes: Mapping[str, int],
+    dtype: str = "float32",
+    precision: str = "highest",
+    peers: Sequence[str] = (),
+    model: str | None = None,
+) -> MeasuredModel:
+    """Time a model's kernels on the GPU, each beside its floor, and PyTorch's ways to run it.
+
+    Sizes not given are those that `explain` takes; FusegenError where there is no GPU.
+    """
+    from fusegen.compiler.choices import precision_named
+    from fusegen.compiler.loading import blueprint
+    from fusegen.compiler.measured import MeasuredModel
+    from fusegen.compiler.sizes import check_sizes
+    from fusegen.compiler.specialisation import Specialisation
+    from fusegen.compiler.variant import decomposed
+    from fusegen.ir.dtypes import DType
+    from fusegen.plan.cost import SizeHints
+    from fusegen.plan.kernels import LibraryPlan
+    from fusegen.plan.module import plan_module
+    from fusegen.runtime.comparison import compare
+    from fusegen.runtime.measurement import measure, require_gpu
+    from fusegen.runtime.request import Target
+
+    chosen = Specialisation.of(source, model, arguments)
+    graph = chosen.graph(DType(dtype), training=False)
+    check_sizes(graph, sizes)
+    require_gpu()
+    prepared = decomposed(chosen, DType(dtype), training=False)
+    hints = SizeHints.of(prepared, sizes)
+    # What is built is planned without sizes; with them the costs are right, if the plan is one.
+    built, sized = (
+        plan_module(prepared, DType(dtype), given, precision=precision_named(precision))
+        for given in (None, hints)
+    )
+    known = {step.name: step.cost for step in sized.steps if not isinstance(step, LibraryPlan)}
+    names = [step.name for step in built.steps if not isinstance(step, LibraryPlan)]
+    costs = (
+        {name: known.get(name) for name in names} if names == list(known) else dict.fromkeys(names)
+    )
+    what = blueprint(chosen, Target.CUDA)
+    comparison = compare(
+        what, graph, dtype=DType(dtype), device="cuda", precision=precision, sizes=hints, seed=0
+    )
+    measurement = measure(
+        what, graph, costs, dtype=DType(dtype), precision=precision, sizes=hints, peers=peers
+    )
+    return MeasuredModel(measurement, comparison)

@@ -116,9 +116,9 @@ class Explanation:
             table.add_row(
                 kernel.name,
                 kernel.kind,
-                _scaled(cost.reads, "B"),
-                _scaled(cost.writes, "B"),
-                _scaled(cost.operations, ""),
+                scaled(cost.reads, "B"),
+                scaled(cost.writes, "B"),
+                scaled(cost.operations, ""),
                 f"{_floor(cost):.1f} µs",
             )
         for call in self.library_calls:
@@ -149,7 +149,7 @@ def _floor(cost: Cost) -> float:
     return round(cost.floor(H100) * 1e6, 3)
 
 
-def _scaled(value: float, unit: str) -> str:
+def scaled(value: float, unit: str) -> str:
     """A number with three digits and a metric prefix."""
     for prefix in ("", "k", "M", "G"):
         if value < 1000:

@@ -106,9 +106,11 @@ def compare(
     torch.manual_seed(seed)
     with torch.no_grad(), float32_matmul_precision(precision):
         try:
-            module = getattr(generated, blueprint.class_name)(device=device, dtype=_torch(dtype))
+            module = getattr(generated, blueprint.class_name)(
+                device=device, dtype=torch_dtype(dtype)
+            )
             inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
-            tensors = [*inputs, *(_held(module.eval(), node) for node in graph.tensors)]
+            tensors = [*inputs, *(held_tensor(module.eval(), node) for node in graph.tensors)]
             eager = _as_tuple(generated.reference(*tensors))
             exact = _as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
         except (RuntimeError, IndexError, ValueError) as refusal:  # too large, or empty
@@ -118,7 +120,7 @@ def compare(
                 "set others with --size, or with -D",
             ) from refusal
         kernels = _as_tuple(module(*inputs))
-    unit = torch.finfo(_torch(dtype)).eps
+    unit = torch.finfo(torch_dtype(dtype)).eps
     outputs = [
         OutputError(output.name, tuple(k.shape), error(k, x), error(e, x), unit)
         for output, k, e, x in zip(graph.outputs, kernels, eager, exact, strict=True)
@@ -142,9 +144,9 @@ def random_tensor(node: Node, sizes: Mapping[str, int], device: str) -> Tensor:
     """A random value for an input: normal, small integers, or truth values by its dtype."""
     shape = [size.evaluate(sizes) for size in node.shape]
     if node.dtype.is_float:
-        return torch.randn(shape).to(device, _torch(node.dtype))
+        return torch.randn(shape).to(device, torch_dtype(node.dtype))
     highest = 2 if node.dtype is DType.BOOL else 10
-    return torch.randint(0, highest, shape).to(device, _torch(node.dtype))
+    return torch.randint(0, highest, shape).to(device, torch_dtype(node.dtype))
 
 
 def error(actual: Tensor, exact: Tensor) -> float:
@@ -162,7 +164,8 @@ def error(actual: Tensor, exact: Tensor) -> float:
     return (found - wanted)[finite].abs().max().item() / (greatest or 1.0)
 
 
-def _held(module: torch.nn.Module, node: Node) -> Tensor:
+def held_tensor(module: torch.nn.Module, node: Node) -> Tensor:
+    """The module's parameter or buffer that a placeholder stands for."""
     assert isinstance(node.operation, Placeholder)
     value: Any = module
     for name in node.operation.path.split("."):
@@ -172,14 +175,15 @@ def _held(module: torch.nn.Module, node: Node) -> Tensor:
 
 
 def _widened(tensor: Tensor, dtype: DType) -> Tensor:
-    return tensor.double() if tensor.dtype == _torch(dtype) else tensor
+    return tensor.double() if tensor.dtype == torch_dtype(dtype) else tensor
 
 
 def _as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     return (results,) if isinstance(results, Tensor) else tuple(results)
 
 
-def _torch(dtype: DType) -> torch.dtype:
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """PyTorch's dtype of that name."""
     found = getattr(torch, dtype.value)
     assert isinstance(found, torch.dtype)
     return found
