@@ -1,4 +1,4 @@
-"""`python -m benchmarks.memory`: memory-bound chains beside `clone` of as many bytes, in one run."""
+"""`python -m benchmarks.memory`: memory-bound chains beside `clone` of as many bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fusegen

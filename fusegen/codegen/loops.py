@@ -14,13 +14,23 @@ from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import Store
 
 
+@dataclass(frozen=True)
+class LoadAhead:
+    """A wide load for each step: its array, the type of an element, and what fills one step."""
+
+    name: str
+    type: str
+    value: str
+
+
 @dataclass
 class VectorLoop:
     """Collects the text of a loop whose steps handle `vector` neighbouring elements.
 
     `step` is the loop variable; inside the loop, `first` names its value for the first element of
     the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
-    behind it.
+    behind it. With `ahead`, a thread takes several vectors together, number `step` of `steps`:
+    wide loads stand in a loop of their own, ahead of all else, so that all are in flight together.
     """
 
     scope: Scope
@@ -28,6 +38,8 @@ class VectorLoop:
     first: str
     vector: int
     multiple: Integer = ONE
+    ahead: bool = False
+    loads: list[LoadAhead] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
@@ -38,6 +50,8 @@ class VectorLoop:
 
     def is_contiguous(self, position: Integer) -> bool:
         """Whether a vector's elements at `position` are neighbours, so that one access does."""
+        if self.ahead and self.vector == 1:
+            return True
         return access(position, self.step, self.vector, self.multiple) is Access.CONTIGUOUS
 
     def load(self, load: Load) -> str:
@@ -51,10 +65,15 @@ class VectorLoop:
             variable = self.scope.names.fresh(f"{name}_vector")
             address = self.scope.address(load, self._at_first())
             dtype = storage_type(load.buffer.dtype)
-            target = f"const auto {variable} ="
-            source = f"load_vector<{dtype}, vector>({_offset(name, address)});"
-            is_short = len(target + source) < LINE - 20
-            self.before += [f"{target} {source}"] if is_short else [target, f"    {source}"]
+            source = f"load_vector<{dtype}, vector>({_offset(name, address)})"
+            if self.ahead:
+                self.loads.append(LoadAhead(variable, dtype, source))
+                variable = f"{variable}[step]"
+            else:
+                target = f"const auto {variable} ="
+                is_short = len(target + source) < LINE - 21
+                lines = [f"{target} {source};"] if is_short else [target, f"    {source};"]
+                self.before += lines
             self.vectors[load] = variable
         return f"{self.vectors[load]}[element]"
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fusegen.codegen.c_text import compute_type, stored
-from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.c_text import compute_type, loaded, storage_type, stored
+from fusegen.codegen.loops import LoadAhead, VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
@@ -17,21 +17,22 @@ from fusegen.plan.expressions import (
     Accumulator,
     Expression,
     Literal,
+    Load,
     PartialStates,
     Reduced,
     Select,
     Size,
 )
-from fusegen.plan.kernels import Phase, RowProgram
+from fusegen.plan.kernels import Kept, Phase, RowProgram, kept_dtype
 
 
 class Slots(Protocol):
     """How a phase reads and writes the values that it keeps for later ones."""
 
-    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
-        """The text of the kept value inside the element loop."""
+    def read(self, kept: Kept, loop: VectorLoop) -> str:
+        """The text of the kept value, as it is kept, inside the element loop."""
 
-    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+    def write(self, kept: Kept, text: str, loop: VectorLoop) -> str:
         """The statement inside the element loop that keeps `text`."""
 
 
@@ -42,21 +43,18 @@ class MemorySlots:
 
     address: Callable[[int], str]
 
-    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+    def read(self, kept: Kept, loop: VectorLoop) -> str:
         """An element of a vector loaded ahead of the element loop."""
-        variable = loop.scope.names.fresh(f"kept_{value.name}")
-        dtype = compute_type(value.dtype)
-        loop.before.append(
-            f"const auto {variable} = load_vector<{dtype}, vector>({self.address(slot)});"
-        )
+        variable = loop.scope.names.fresh(f"kept_{kept.value.name}")
+        dtype, address = storage_type(kept.dtype), self.address(kept.slot)
+        loop.before.append(f"const auto {variable} = load_vector<{dtype}, vector>({address});")
         return f"{variable}[element]"
 
-    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+    def write(self, kept: Kept, text: str, loop: VectorLoop) -> str:
         """Into a vector that is stored behind the element loop."""
-        variable = loop.scope.names.fresh(f"kept_{value.name}")
-        dtype = compute_type(value.dtype)
-        loop.before.append(f"Vector<{dtype}, vector> {variable};")
-        loop.after.append(f"store_vector({self.address(slot)}, {variable});")
+        variable = loop.scope.names.fresh(f"kept_{kept.value.name}")
+        loop.before.append(f"Vector<{storage_type(kept.dtype)}, vector> {variable};")
+        loop.after.append(f"store_vector({self.address(kept.slot)}, {variable});")
         return f"{variable}[element] = {text};"
 
 
@@ -66,13 +64,13 @@ class RegisterSlots:
 
     element: Callable[[int], str]
 
-    def read(self, slot: int, value: Expression, loop: VectorLoop) -> str:
+    def read(self, kept: Kept, loop: VectorLoop) -> str:
         """The register itself."""
-        return self.element(slot)
+        return self.element(kept.slot)
 
-    def write(self, slot: int, value: Expression, text: str, loop: VectorLoop) -> str:
+    def write(self, kept: Kept, text: str, loop: VectorLoop) -> str:
         """An assignment to the register."""
-        return f"{self.element(slot)} = {text};"
+        return f"{self.element(kept.slot)} = {text};"
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,8 @@ class PhaseText:
     body: tuple[str, ...]
     after: tuple[str, ...]
     needs_column: bool
+    loads: tuple[LoadAhead, ...]
+    stores: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class ProgramText:
         """All statements, in order."""
         lines: list[str] = []
         for phase in self.phases:
-            lines += [*phase.prelude, *phase.before, *phase.body, *phase.after]
+            lines += [*phase.prelude, *(load.value for load in phase.loads)]
+            lines += [*phase.before, *phase.body, *phase.after]
         return (*lines, *self.row_lines, *self.row_stores)
 
     @property
@@ -138,13 +139,15 @@ def program_text(
     vector: int,
     slots: Slots,
     merge: str,
+    ahead: bool = False,
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
     The number of columns is a multiple of `vector`. `merge` is the device function that merges the
-    states of the threads that share a row.
+    states of the threads that share a row, as text with a place for the state: `reduce({})`. With
+    `ahead`, each thread takes several vectors together, whose loads stand ahead of all else.
     """
-    writer = _Writer(program, scope, vector, slots, merge)
+    writer = _Writer(program, scope, vector, slots, merge, ahead)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -172,9 +175,10 @@ class _Writer:
         vector: int,
         slots: Slots,
         merge: str,
+        ahead: bool,
     ) -> None:
         self.program, self.scope = program, scope
-        self.vector, self.slots, self.merge = vector, slots, merge
+        self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
         self.state_of: dict[Reduced, str] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
@@ -183,8 +187,11 @@ class _Writer:
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
         domain, scope = self.program.domain, self.scope
-        loop = VectorLoop(scope, domain.column, "first_column", self.vector, domain.columns)
-        known = {kept.value: self.slots.read(kept.slot, kept.value, loop) for kept in phase.reads}
+        column, columns = domain.column, domain.columns
+        loop = VectorLoop(scope, column, "first_column", self.vector, columns, self.ahead)
+        known = {
+            kept.value: loaded(self.slots.read(kept, loop), kept.dtype) for kept in phase.reads
+        }
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
@@ -194,9 +201,9 @@ class _Writer:
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
         # All values first: a slot may change hands here, and its old value must have been read.
-        writes = [(kept, element.value(kept.value)) for kept in phase.writes]
+        writes = [(kept, self._kept(kept.value, element, loop)) for kept in phase.writes]
         for kept, text in writes:
-            element.lines.append(self.slots.write(kept.slot, kept.value, text, loop))
+            element.lines.append(self.slots.write(kept, text, loop))
         body = element.drain()
         return PhaseText(
             prelude,
@@ -205,7 +212,16 @@ class _Writer:
             body,
             tuple(loop.after),
             mentions((*body, *loop.before, *loop.after), "column"),
+            tuple(loop.loads),
+            bool(phase.stores),
         )
+
+    def _kept(self, value: Expression, element: Statements, loop: VectorLoop) -> str:
+        """What is kept of a value: of a load, the element as it stands in memory."""
+        text = element.value(value)
+        if isinstance(value, Load) and loop.is_contiguous(value.offset):
+            return loop.load(value)
+        return stored(text, value.dtype, kept_dtype(value))
 
     def _feed(self, reduction: Reduced, element: Statements) -> ReductionText:
         names, operand = self.scope.names, reduction.operand
@@ -223,7 +239,7 @@ class _Writer:
         result = f"const {dtype} {variable} = convert<{dtype}>({state}.result());"
         if self.program.states:
             result = ""  # a part of a row has a state, and no result yet
-        return ReductionText(state, _state_type(reduction), f"{self.merge}({state})", result)
+        return ReductionText(state, _state_type(reduction), self.merge.format(state), result)
 
     def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""

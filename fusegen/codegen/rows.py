@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type
+from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
+from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope, stored_integers
-from fusegen.plan.kernels import RowMapping, RowPlan, RowProgram
+from fusegen.plan.kernels import RowForm, RowMapping, RowPlan
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot of the row cache: its pointer's name and type, and the bytes a row's element takes in
-    the slots ahead of it."""
+    """A slot of the row cache: its array's name, and the type of an element."""
 
     name: str
     type: str
-    bytes_before: int
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One kernel of the family: with the row cache, or streaming where that does not fit."""
+class FormText:
+    """One kernel of the family, and when the launcher takes it; the last has no condition.
+
+    `elements` are the columns that a thread handles at once.
+    """
 
     suffix: str
+    plan: RowForm
+    mapping: str
+    elements: int
     program: ProgramText
     slots: tuple[Slot, ...]
-    cache_bytes: int
+    condition: str
 
 
 @dataclass(frozen=True)
@@ -36,72 +40,67 @@ class RowText:
     """What the skeleton `rows.cu.j2` fills in."""
 
     kernel: KernelText
-    variants: tuple[Variant, ...]
-    mapping: str
+    forms: tuple[FormText, ...]
     rows: str
     columns: str
-    lanes: int
-    threads: int
     vector: int
-    merge_bytes: int
     parts: int
 
     @property
-    def rows_a_block(self) -> int:
-        """How many rows a block works on at once."""
-        return self.threads // self.lanes
+    def uses_clusters(self) -> bool:
+        """Whether a form needs the device to have clusters."""
+        return any(form.plan.mapping is RowMapping.CLUSTER for form in self.forms)
 
 
 def rows_text(plan: RowPlan) -> RowText:
     """Fill the skeleton from the plan."""
-    programs = [("", plan.program)]
-    if plan.streaming is not None:
-        programs.append(("_streaming", plan.streaming))
     domain = plan.program.domain
     stores = [s for p in plan.program.phases for s in p.stores] + [*plan.program.row_stores]
     integers = (domain.row, domain.rows, domain.column, domain.columns)
-    values = tuple(v for _, program in programs for v in program.values)
+    values = tuple(v for form in plan.forms for v in form.program.values)
     scope = Scope.of(values, plan.program.written, (*integers, *stored_integers(tuple(stores))))
-    variants = tuple(_variant(suffix, program, plan, scope) for suffix, program in programs)
     return RowText(
         KernelText.of(plan, scope),
-        variants,
-        plan.mapping.name.lower(),
+        tuple(_form(form, form is plan.forms[-1], plan.vector, scope) for form in plan.forms),
         scope.text(domain.rows),
         scope.text(domain.columns),
-        plan.lanes,
-        plan.threads,
         plan.vector,
-        plan.merge_bytes,
         plan.parts,
     )
 
 
-def _variant(suffix: str, program: RowProgram, plan: RowPlan, scope: Scope) -> Variant:
-    # Slots of wide elements come first, so that each is aligned whatever the number of columns.
-    order = sorted(range(len(program.slots)), key=lambda i: -program.slots[i].itemsize)
-    slots: dict[int, Slot] = {}
-    used = 0
-    for index in order:
-        dtype = program.slots[index]
-        slots[index] = Slot(scope.names.fresh(f"cache_{index}"), compute_type(dtype), used)
-        used += dtype.itemsize
-    at = "first_column"
-    if plan.mapping is RowMapping.OUTER:
-        at = f"first_column * {plan.threads // plan.lanes}"
-    text = program_text(
-        program,
-        scope,
-        vector=plan.vector,
-        slots=MemorySlots(lambda slot: f"{slots[slot].name} + {at}"),
-        merge=_merge(plan),
+def _form(form: RowForm, is_last: bool, vector: int, scope: Scope) -> FormText:
+    slots = tuple(
+        Slot(scope.names.fresh(f"cache_{number}"), storage_type(dtype))
+        for number, dtype in enumerate(form.program.slots)
     )
-    return Variant(suffix, text, tuple(slots[i] for i in order), used)
+    program = program_text(
+        form.program,
+        scope,
+        vector=vector,
+        slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
+        merge=_merge(form),
+        ahead=True,
+    )
+    mapping = form.mapping.name.lower()
+    suffix = f"_{mapping}" if form.most_columns is not None else "_looping"
+    elements = form.steps * vector
+    condition = "" if is_last else _condition(form)
+    return FormText(suffix, form, mapping, elements, program, slots, condition)
 
 
-def _merge(plan: RowPlan) -> str:
-    if plan.mapping is RowMapping.WARP:
-        return f"reduce_lanes<{plan.lanes}>"
-    if plan.mapping is RowMapping.BLOCK:
-        return f"reduce_block<{plan.threads}>"
-    return f"reduce_outer<{plan.threads // plan.lanes}, {plan.lanes}>"
+def _condition(form: RowForm) -> str:
+    conditions = [] if form.is_exact else [f"columns <= {form.most_columns}"]
+    if form.mapping is RowMapping.CLUSTER:
+        conditions.append("has_clusters()")
+    return " && ".join(conditions)
+
+
+def _merge(form: RowForm) -> str:
+    if form.mapping is RowMapping.WARP:
+        return f"reduce_lanes<{form.lanes}>({{}})"
+    if form.mapping is RowMapping.BLOCK:
+        return f"reduce_block<{form.threads}>({{}}, turn)"
+    if form.mapping is RowMapping.CLUSTER:
+        return f"reduce_cluster<{form.threads}, {form.cluster}>({{}}, turn)"
+    return f"reduce_outer<{form.rows_a_block}, {form.lanes}>({{}})"

@@ -66,6 +66,8 @@ def compile_flags(check: bool) -> tuple[str, ...]:
         "-Wall",
         "-Wextra",
         "-Wno-unknown-pragmas",  # #pragma unroll
+        # Rows kept in registers are filled and read under the same condition, which g++ misses.
+        "-Wno-maybe-uninitialized",
     )
     if not check:
         return flags

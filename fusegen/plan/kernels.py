@@ -36,12 +36,22 @@ class StateStore:
     accumulator: DType
 
 
+def kept_dtype(value: Expression) -> DType:
+    """The dtype of a slot for a value."""
+    return value.dtype if isinstance(value, Load) else value.dtype.compute
+
+
 @dataclass(frozen=True)
 class Kept:
     """A value that one phase computes and later ones read: it stands in the row cache's `slot`."""
 
     value: Expression
     slot: int
+
+    @property
+    def dtype(self) -> DType:
+        """How it is kept: what was loaded as it stood in memory, all else in its compute type."""
+        return kept_dtype(self.value)
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,17 @@ class RowProgram:
     row_stores: tuple[Store, ...]
     states: tuple[StateStore, ...] = ()
     slots: tuple[DType, ...] = ()
+
+    @property
+    def kept_bytes(self) -> int:
+        """The most bytes that are kept for a column from one phase to the next."""
+        last_read = {k.value: n for n, phase in enumerate(self.phases) for k in phase.reads}
+        kept = [0] * len(self.phases)
+        for number, phase in enumerate(self.phases):
+            for value in phase.writes:
+                for end in range(number, last_read[value.value]):
+                    kept[end] += value.dtype.itemsize
+        return max(kept, default=0)
 
     @property
     def written(self) -> tuple[Buffer, ...]:
@@ -121,29 +142,56 @@ class RowMapping(Enum):
 
     WARP = "a part of a warp a row"
     BLOCK = "a block a row"
+    CLUSTER = "a cluster of blocks a row"
     OUTER = "neighbouring threads on neighbouring rows"  # for columns that lie far apart
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """One way to work on rows of at most `most_columns`, or of any length.
+
+    `lanes` threads share a row and a block has `threads` of them; where a row has more, as many
+    neighbouring blocks are a cluster. A thread handles `steps` vectors of neighbouring columns
+    at once, in registers: its whole share of a row of at most `most_columns`, so that what one
+    phase keeps for the next stays there. `is_exact` tells that every row fills all of them.
+    """
+
+    program: RowProgram
+    mapping: RowMapping
+    lanes: int
+    threads: int
+    steps: int
+    most_columns: int | None = None
+    is_exact: bool = False
+
+    @property
+    def rows_a_block(self) -> int:
+        """How many rows a block works on at once."""
+        return max(1, self.threads // self.lanes)
+
+    @property
+    def cluster(self) -> int:
+        """How many blocks share a row."""
+        return max(1, self.lanes // self.threads)
 
 
 @dataclass(frozen=True)
 class RowPlan(KernelPlan):
     """Reductions along rows, with what comes before and after them.
 
-    `lanes` threads share a row and a block has `threads` of them; each handles `vector`
-    neighbouring columns at a time. With `parts` above 1, that many blocks share a row and leave
-    partial states, which a second kernel merges in a fixed order. `streaming` keeps nothing in the
-    row cache: it stands in where a row does not fit, because its length is known only at run time
-    or the device has less shared memory. `merge_bytes` is the shared memory that merging the
-    threads' states takes beside the cache.
+    The launcher takes the first of `forms` that fits the rows and the device; the last one always
+    does. Each thread handles `vector` neighbouring columns at a time. With `parts` above 1, that
+    many blocks share a row and leave partial states, which a second kernel merges in a fixed order.
     """
 
-    program: RowProgram
-    streaming: RowProgram | None
-    mapping: RowMapping
-    lanes: int
-    threads: int
+    forms: tuple[RowForm, ...]
     vector: int
-    merge_bytes: int
     parts: int = 1
+
+    @property
+    def program(self) -> RowProgram:
+        """What the first form does: the others differ from it in what they keep."""
+        return self.forms[0].program
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -5,6 +5,13 @@
 
 #include "tma.cuh"
 
+// Whether this compilation can use clusters: for compute capability 9.0 and later, or emulated.
+#if defined(FUSEGEN_EMULATE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define FUSEGEN_HAS_CLUSTERS 1
+#else
+#define FUSEGEN_HAS_CLUSTERS 0
+#endif
+
 #ifdef FUSEGEN_EMULATE
 
 #include <fusegen_emulator/cluster.h>

@@ -110,6 +110,19 @@ inline int64_t processor_count() {
 #endif
 }
 
+// Whether blocks can share memory in clusters on the current device; they can in the emulator.
+inline bool has_clusters() {
+#ifdef FUSEGEN_EMULATE
+    return true;
+#else
+    int device = 0;
+    int major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major >= 9;
+#endif
+}
+
 // Whether the current device has Hopper's warpgroup products; the emulator has.
 inline bool has_wgmma() {
 #ifdef FUSEGEN_EMULATE

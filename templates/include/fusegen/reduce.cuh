@@ -183,21 +183,21 @@ __device__ __forceinline__ State reduce_lanes(State state) {
 }
 
 // The merged state of all `threads` of the block, in each of them. Every thread must call it.
+//
+// `turn` alternates between two arrays from one call in a kernel to the next: nobody fills one
+// again before all have passed the barrier of the call between, and so have read it.
 template <int threads, class State>
-__device__ __forceinline__ State reduce_block(State state) {
+__device__ __forceinline__ State reduce_block(State state, int& turn) {
     constexpr int warps = threads / 32;
-    FUSEGEN_SHARED(State, states, warps);
+    FUSEGEN_SHARED(State, states, 2 * warps);
+    State* const exchanged = states + turn * warps;
+    turn ^= 1;
     state = reduce_lanes<32>(state);
     if (threadIdx.x % 32 == 0) {
-        states[threadIdx.x / 32] = state;
+        exchanged[threadIdx.x / 32] = state;
     }
     __syncthreads();
-    state = states[0];
-    for (int warp = 1; warp < warps; ++warp) {
-        state.merge(states[warp]);
-    }
-    __syncthreads();  // the next reduction uses the same array
-    return state;
+    return reduce_lanes<warps>(exchanged[threadIdx.x % warps]);
 }
 
 // The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of

@@ -10,7 +10,7 @@ constexpr unsigned max_block_threads = 1024;
 // Blocks of a cluster, on every device that has clusters.
 constexpr unsigned max_cluster_blocks = 8;
 // Threads of a cluster's blocks together. A device has no such limit; the emulator's tables do.
-constexpr unsigned max_cluster_threads = 2048;
+constexpr unsigned max_cluster_threads = 4096;
 constexpr unsigned max_cluster_warps = max_cluster_threads / warp_lanes;
 constexpr unsigned warpgroup_threads = 4 * warp_lanes;
 constexpr unsigned max_block_z = 64;

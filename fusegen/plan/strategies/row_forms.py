@@ -1,0 +1,199 @@
+"""How threads are laid over rows and columns, for rows of each length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.ir.integers import Integer
+from fusegen.plan.access import Access, access
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.group import Context
+from fusegen.plan.kernels import RowForm, RowMapping, RowProgram
+from fusegen.plan.phases import loads_of
+from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
+
+WARP = 32
+BLOCK_THREADS = 256
+FEWEST_THREADS = 128
+WIDEST_BLOCK = 512
+# Blocks of a cluster: 8 are the most that every device with clusters takes (CUDA programming
+# guide, thread block clusters).
+WIDEST_CLUSTER = 8
+# A warp takes a row up to this many columns; a block of its own takes a longer one.
+WARP_COLUMNS = 1024
+# Bytes of a row that a thread keeps in registers: an eighth of what it can have, so that two full
+# blocks share a multiprocessor; twice that where a row is too long even for a cluster.
+KEPT_BYTES = 128
+# Columns that each of 1024 threads keeps: they have 64 registers each.
+MOST_OF_WIDEST = 32
+# Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
+LOOP_STEPS = 4
+# Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
+# and how many columns of it each loads together.
+OUTER_ROWS = 32
+OUTER_LANES = 8
+MOST_OUTER_LANES = 16
+OUTER_STEPS = 8
+# A part of a row should be long enough to be worth a block.
+LEAST_PART = 2048
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which way threads lie for rows of about `columns`, `is_fixed` where that is all of them.
+
+    Neighbouring threads take neighbouring vectors of a row or, with `is_outer`, neighbouring rows.
+    `lanes` threads share a row of that length.
+    """
+
+    columns: int
+    is_fixed: bool
+    is_outer: bool
+    vector: int
+    lanes: int
+
+    @staticmethod
+    def of(program: RowProgram, context: Context) -> Layout:
+        """Lay threads along whichever direction most bytes are neighbours in."""
+        domain = program.domain
+        columns = context.hints.value(domain.columns)
+        is_fixed = domain.columns.constant is not None
+        along_rows = along_columns = 0
+        narrowest = ACCESS_BYTES
+        for itemsize, weight in _weighted_accesses(program):
+            narrowest = min(narrowest, itemsize)
+            along_columns += weight.columns
+            along_rows += weight.rows
+        if along_rows > along_columns:
+            return Layout(columns, is_fixed, True, 1, OUTER_LANES)
+        vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
+        while is_fixed and columns % vector:
+            vector //= 2
+        wanted = _power_of_two(-(-columns // vector))
+        if columns <= WARP_COLUMNS:
+            return Layout(columns, is_fixed, False, vector, min(wanted, WARP))
+        lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
+        return Layout(columns, is_fixed, False, vector, lanes)
+
+    @staticmethod
+    def of_lanes(program: RowProgram, context: Context, lanes: int) -> Layout:
+        """Given how many threads share a row, an element at a time."""
+        domain = program.domain
+        columns = context.hints.value(domain.columns)
+        return Layout(columns, domain.columns.constant is not None, False, 1, lanes)
+
+    @property
+    def rows_a_block(self) -> int:
+        """How many rows a block works on at once."""
+        return self._threads // self.lanes
+
+    @property
+    def least_part(self) -> int:
+        """The fewest columns that are worth a block."""
+        return LEAST_PART // OUTER_ROWS if self.is_outer else LEAST_PART
+
+    def looping(self, program: RowProgram) -> RowForm:
+        """The form for rows of any length, which keeps nothing."""
+        steps = OUTER_STEPS if self.is_outer else LOOP_STEPS
+        return RowForm(program, self._mapping, self.lanes, self._threads, steps)
+
+    def forms(self, keeping: RowProgram, streaming: RowProgram) -> tuple[RowForm, ...]:
+        """The forms for rows of all lengths that there may be, the shortest rows first."""
+        if not keeping.slots:
+            return (self.looping(streaming),)
+        most = max(self.vector, _power_of_two(KEPT_BYTES // keeping.kept_bytes + 1) // 2)
+        ways = [*self._ways(most)]
+        if self.is_fixed:
+            ways = [way for way in ways if way.lanes * way.most >= self.columns][:1]
+        forms = [self._whole(keeping, way) for way in ways]
+        if self.is_fixed and forms and forms[0].mapping is not RowMapping.CLUSTER:
+            return tuple(forms)
+        return (*forms, self.looping(streaming))
+
+    @property
+    def _mapping(self) -> RowMapping:
+        if self.is_outer:
+            return RowMapping.OUTER
+        return RowMapping.WARP if self.lanes <= WARP else RowMapping.BLOCK
+
+    @property
+    def _threads(self) -> int:
+        if self.is_outer:
+            return self.lanes * OUTER_ROWS
+        return max(BLOCK_THREADS, self.lanes) if self.lanes <= WARP else self.lanes
+
+    def _ways(self, most: int) -> Iterator[_Way]:
+        """The ways to share a row of which a thread keeps `most` columns, or twice that."""
+        if self.is_outer:
+            for lanes in (OUTER_LANES, MOST_OUTER_LANES):
+                if self.is_fixed or lanes == MOST_OUTER_LANES:
+                    yield _Way(RowMapping.OUTER, lanes, lanes * OUTER_ROWS, most)
+            return
+        if not self.is_fixed or self.columns <= WARP_COLUMNS:
+            lanes = self.lanes if self.is_fixed else WARP
+            yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, most)
+        for threads in (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK):
+            if self.is_fixed or threads == BLOCK_THREADS:
+                few = min(most, MOST_OF_WIDEST) if threads > WIDEST_BLOCK else most
+                yield _Way(RowMapping.BLOCK, threads, threads, few)
+        for blocks in (2, 4, WIDEST_CLUSTER):
+            if self.is_fixed or blocks == WIDEST_CLUSTER:
+                yield _Way(RowMapping.CLUSTER, blocks * WIDEST_BLOCK, WIDEST_BLOCK, most)
+        if self.is_fixed:
+            lanes = WIDEST_CLUSTER * WIDEST_BLOCK
+            yield _Way(RowMapping.CLUSTER, lanes, WIDEST_BLOCK, 2 * most)
+
+    def _whole(self, program: RowProgram, way: _Way) -> RowForm:
+        most = way.most
+        if self.is_fixed:
+            most = -(-self.columns // (way.lanes * self.vector)) * self.vector
+        capacity = way.lanes * most
+        return RowForm(
+            program,
+            way.mapping,
+            way.lanes,
+            way.threads,
+            most // self.vector,
+            most_columns=capacity,
+            is_exact=self.is_fixed and capacity == self.columns,
+        )
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Threads that share a row, and the columns that each may keep."""
+
+    mapping: RowMapping
+    lanes: int
+    threads: int
+    most: int
+
+
+@dataclass(frozen=True)
+class _Weight:
+    rows: int
+    columns: int
+
+
+def _weighted_accesses(program: RowProgram) -> list[tuple[int, _Weight]]:
+    """For each buffer touched along the columns: its item size, and its bytes' direction."""
+    domain = program.domain
+    touched: list[tuple[Buffer, Integer]] = []
+    for phase in program.phases:
+        values = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
+        touched += [(x.buffer, x.offset) for x in loads_of(values)]
+        touched += [(s.buffer, s.position) for s in phase.stores]
+    found = []
+    for buffer, position in dict.fromkeys(touched):
+        if domain.column.alone not in position.symbols():
+            continue
+        size = buffer.dtype.itemsize
+        columns = size * (access(position, domain.column, 1) is Access.CONTIGUOUS)
+        rows = size * (access(position, domain.row, 1) is Access.CONTIGUOUS)
+        found.append((size, _Weight(rows if not columns else 0, columns)))
+    return found
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(least - 1, 0).bit_length()
