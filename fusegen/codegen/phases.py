@@ -227,9 +227,12 @@ class _Writer:
         names, operand = self.scope.names, reduction.operand
         state = names.fresh(f"{reduction.name}_state")
         if isinstance(operand, PartialStates):
-            states = f"reinterpret_cast<const {_state_type(reduction)}*>"
-            source = f"{states}({self.scope.buffer(operand.buffer)})"
-            element.lines.append(f"{state}.merge({source}[{self.scope.text(operand.offset)}]);")
+            left = names.fresh(f"{reduction.name}_left")
+            pointer = f"reinterpret_cast<const {_state_type(reduction)}*>"
+            element.lines += [
+                f"const auto* const {left} = {pointer}({self.scope.buffer(operand.buffer)});",
+                f"{state}.merge({left}[{self.scope.text(operand.offset)}]);",
+            ]
         else:
             element.lines.append(f"{state}.push({element.value(operand)}, column);")
         self.state_of[reduction] = state

@@ -53,19 +53,37 @@ def workspace_bytes(plan: ModulePlan, hints: Mapping[str, int]) -> int:
     return sum(SizeHints(hints).value(buffer.bytes) for buffer in plan.workspaces)
 
 
-def test_what_a_kernel_keeps_fits_beside_what_it_merges_in() -> None:
-    limit = H100.shared_memory // DType.FLOAT32.itemsize
-    for columns in (limit - 32, limit):  # the two reductions merge in 64 bytes each
-        (step,) = planned(graph([x := value("x", 1024, columns)], softmax(x))).steps
-        assert isinstance(step, RowPlan) and step.merge_bytes == 128
-        assert bool(step.program.slots) == (columns < limit)
+@pytest.mark.parametrize(
+    ("columns", "forms"),
+    [
+        (1024, ["WARP"]),
+        (1025, ["BLOCK"]),
+        (32768, ["BLOCK"]),
+        (32769, ["CLUSTER", "BLOCK"]),
+        (262144, ["CLUSTER", "BLOCK"]),
+        (262145, ["BLOCK"]),
+        ("m", ["WARP", "BLOCK", "CLUSTER", "BLOCK"]),
+    ],
+)
+def test_a_row_is_kept_by_as_few_threads_as_have_the_registers(
+    columns: int | str, forms: list[str]
+) -> None:
+    (step,) = planned(graph([x := value("x", 1024, columns)], softmax(x))).steps
+    assert isinstance(step, RowPlan)
+    assert [form.mapping.name for form in step.forms] == forms
+    for form in step.forms:
+        assert (form.most_columns is not None) == bool(form.program.slots)
+        kept = form.steps * step.vector * form.program.kept_bytes
+        assert kept <= 256 and form.threads * (kept // 4 + 32) <= 65536
 
 
-def test_a_row_that_small_devices_cannot_keep_has_another_form() -> None:
-    for columns, has_another in ((8192, False), (32768, True)):
-        (step,) = planned(graph([x := value("x", 1024, columns)], softmax(x))).steps
-        assert isinstance(step, RowPlan) and step.program.slots
-        assert (step.streaming is not None) == has_another
+def test_a_narrow_element_is_kept_as_it_was_loaded() -> None:
+    for dtype, kept in ((DType.BFLOAT16, [DType.BFLOAT16]), (DType.FLOAT32, [DType.FLOAT32])):
+        x = value("x", 1024, 4096, dtype=dtype)
+        normed = apply("layer_norm", apply("relu", x), normalized_shape=(4096,))
+        (step,) = planned(graph([x], normed)).steps
+        assert isinstance(step, RowPlan)
+        assert list(step.program.slots) == kept
 
 
 def test_an_epilogue_that_keeps_too_much_of_a_tile_is_a_kernel_of_its_own() -> None:
@@ -144,7 +162,7 @@ NORM = apply("layer_norm", X, W, W, normalized_shape=(256,))
 )
 def test_what_needs_one_row_at_a_time_is_one_kernel(results: tuple[Node, ...]) -> None:
     step = one_kernel(*results)
-    assert isinstance(step, RowPlan) and step.mapping is RowMapping.WARP
+    assert isinstance(step, RowPlan) and step.forms[0].mapping is RowMapping.WARP
 
 
 @pytest.mark.parametrize(
@@ -153,8 +171,8 @@ def test_what_needs_one_row_at_a_time_is_one_kernel(results: tuple[Node, ...]) -
         (("n", 256), 1, RowMapping.WARP, 1),
         (("n", 8192), 1, RowMapping.BLOCK, 1),
         (("n", 4096), 0, RowMapping.OUTER, 1),
-        ((2, 1 << 20), 1, RowMapping.BLOCK, 132),
-        ((1 << 16, 64), 0, RowMapping.OUTER, 132),
+        ((2, 1 << 20), 1, RowMapping.BLOCK, 264),
+        ((1 << 16, 64), 0, RowMapping.OUTER, 264),
     ],
 )
 def test_threads_lie_along_memory_and_fill_the_device(
@@ -163,7 +181,7 @@ def test_threads_lie_along_memory_and_fill_the_device(
     x = value("x", *shape)
     first, *finish = planned(graph([x], apply("sum", x, dim=dim))).steps
     assert isinstance(first, RowPlan)
-    assert (first.mapping, first.parts) == (mapping, parts)
+    assert (first.forms[0].mapping, first.parts) == (mapping, parts)
     assert len(finish) == (parts > 1)
 
 

@@ -30,8 +30,8 @@ from fusegen.plan.kernels import (
     Tile,
 )
 from fusegen.plan.phases import build_program
+from fusegen.plan.strategies.row_forms import WARP
 from fusegen.plan.strategies.rows import (
-    WARP,
     finish,
     reduced_by_node,
     state_stores,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
@@ -100,16 +101,20 @@ class Layout:
 
     def forms(self, keeping: RowProgram, streaming: RowProgram) -> tuple[RowForm, ...]:
         """The forms for rows of all lengths that there may be, the shortest rows first."""
-        if not keeping.slots:
+        if self.is_fixed and not keeping.slots:
             return (self.looping(streaming),)
-        most = max(self.vector, _power_of_two(KEPT_BYTES // keeping.kept_bytes + 1) // 2)
+        item = max(keeping.kept_bytes, DType.FLOAT32.itemsize // 2)
+        most = max(self.vector, _power_of_two(KEPT_BYTES // item + 1) // 2)
         ways = [*self._ways(most)]
         if self.is_fixed:
             ways = [way for way in ways if way.lanes * way.most >= self.columns][:1]
+        elif not keeping.slots:
+            ways = ways[:1]
         forms = [self._whole(keeping, way) for way in ways]
         if self.is_fixed and forms and forms[0].mapping is not RowMapping.CLUSTER:
             return tuple(forms)
-        return (*forms, self.looping(streaming))
+        lanes = MOST_OUTER_LANES if self.is_outer else max(self.lanes, WIDEST_BLOCK)
+        return (*forms, replace(self, lanes=lanes).looping(streaming))
 
     @property
     def _mapping(self) -> RowMapping:

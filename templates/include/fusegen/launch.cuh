@@ -84,19 +84,6 @@ inline dim3 grid_of(int64_t groups, int64_t blocks = 1) {
     return dim3(static_cast<unsigned>((groups < most ? groups : most) * blocks));
 }
 
-// The most shared memory, in bytes, that a block can have on the current device.
-inline int64_t shared_memory_limit() {
-#ifdef FUSEGEN_EMULATE
-    return 227 * 1024;  // as on Hopper
-#else
-    int device = 0;
-    int bytes = 48 * 1024;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return bytes;
-#endif
-}
-
 // How many multiprocessors the current device has: as many blocks as a persistent kernel needs.
 inline int64_t processor_count() {
 #ifdef FUSEGEN_EMULATE

@@ -8,7 +8,7 @@
 
 namespace fusegen {
 // layer_norm_gelu_add: layer_norm, gelu, add.
-// 3 passes over each row, a part of a warp a row; read once and kept in shared memory.
+// 3 passes over each row, a part of a warp a row; read once and kept in registers.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
     const float* __restrict__ x,
@@ -20,39 +20,38 @@ __global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
     float* __restrict__ y,
     int64_t batch) {
     constexpr int lanes = 32;  // threads that share a row
+    constexpr int steps = 16 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
-    const int64_t columns = 512;
     const int lane = threadIdx.x % lanes;
     const int row_in_block = threadIdx.x / lanes;
-    const int64_t begin = 0;
-    const int64_t end = columns;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    // What one phase keeps for the next: each thread reads back only what it wrote itself.
-    FUSEGEN_DYNAMIC_SHARED(unsigned char, cache);
-    float* const cache_0 = reinterpret_cast<float*>(cache) + row_in_block * columns;
     for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
-        // Threads beyond the last row stand on it without columns: all take part in exchanges.
+        // Threads beyond the last row stand on it and store nothing: all take part in exchanges.
         const int64_t own_row = first_row + row_in_block;
         const bool is_active = own_row < rows;
         const int64_t row = is_active ? own_row : rows - 1;
-        const int64_t row_end = is_active ? end : begin;
+        Vector<float, vector> cache_0[steps];  // what one phase keeps for the next
         // Phase 1 of 3.
         auto total_state = Sum<float>::identity();
-        for (int64_t first_column = begin + lane * vector; first_column < row_end;
-             first_column += lanes * vector) {
-            const auto x_vector =
-                load_vector<float, vector>(x + (packed
-                    ? first_column + row * 512 : x_strides(row, first_column)));
-            Vector<float, vector> kept_x;
+        Vector<float, vector> x_vector[steps];
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            x_vector[step] = load_vector<float, vector>(x + (packed
+                ? first_column + row * 512 : x_strides(row, first_column)));
+        }
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 const int64_t column = first_column + element;
-                const float x_value = x_vector[element];
+                const float x_value = x_vector[step][element];
                 total_state.push(x_value, column);
-                kept_x[element] = x_value;
+                cache_0[step][element] = x_vector[step][element];
             }
-            store_vector(cache_0 + first_column, kept_x);
         }
         total_state = reduce_lanes<32>(total_state);
         const float total = convert<float>(total_state.result());
@@ -60,13 +59,14 @@ __global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
         const float mean = total / 512.0f;
         auto rest_state = Sum<float>::identity();
         auto squared_deviations_state = Sum<float>::identity();
-        for (int64_t first_column = begin + lane * vector; first_column < row_end;
-             first_column += lanes * vector) {
-            const auto kept_x_2 = load_vector<float, vector>(cache_0 + first_column);
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 const int64_t column = first_column + element;
-                const float deviation = kept_x_2[element] - mean;
+                const float deviation = cache_0[step][element] - mean;
                 rest_state.push(deviation, column);
                 const float squared = deviation * deviation;
                 squared_deviations_state.push(squared, column);
@@ -82,26 +82,33 @@ __global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
         const float div = squared_deviations / 512.0f;
         const float add = div + 1e-05f;
         const float rsqrt = fusegen::rsqrt(add);
-        for (int64_t first_column = begin + lane * vector; first_column < row_end;
-             first_column += lanes * vector) {
-            const auto kept_x_3 = load_vector<float, vector>(cache_0 + first_column);
-            const auto norm_weight_vector =
-                load_vector<float, vector>(norm_weight + (packed
-                    ? first_column : norm_weight_strides(first_column)));
-            const auto norm_bias_vector =
-                load_vector<float, vector>(norm_bias + (packed
-                    ? first_column : norm_bias_strides(first_column)));
+        Vector<float, vector> norm_weight_vector[steps];
+        Vector<float, vector> norm_bias_vector[steps];
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            norm_weight_vector[step] = load_vector<float, vector>(norm_weight + (packed
+                ? first_column : norm_weight_strides(first_column)));
+            norm_bias_vector[step] = load_vector<float, vector>(norm_bias + (packed
+                ? first_column : norm_bias_strides(first_column)));
+        }
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            if (!is_active) {
+                continue;
+            }
             Vector<float, vector> y_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float sub = kept_x_3[element] - centre;
+                const float sub = cache_0[step][element] - centre;
                 const float mul = sub * rsqrt;
-                const float norm_weight_value = norm_weight_vector[element];
+                const float norm_weight_value = norm_weight_vector[step][element];
                 const float mul_2 = mul * norm_weight_value;
-                const float norm_bias_value = norm_bias_vector[element];
+                const float norm_bias_value = norm_bias_vector[step][element];
                 const float add_2 = mul_2 + norm_bias_value;
                 const float gelu = fusegen::gelu_none(add_2);
-                const float add_3 = gelu + kept_x_3[element];
+                const float add_3 = gelu + cache_0[step][element];
                 y_vector[element] = add_3;
             }
             store_vector(y + first_column + row * 512, y_vector);
@@ -124,23 +131,21 @@ FUSEGEN_EXPORT int launch_layer_norm_gelu_add(
     if (rows == 0) {
         return 0;
     }
-    constexpr int threads = 256;
     constexpr int vector = 4;
-    const dim3 grid = grid_of(divide_up(rows, 8), 1);
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
     const bool wide = columns % vector == 0 &&
                       is_contiguous(x_strides, {batch, 512}) && is_contiguous(norm_weight_strides, {512}) &&
                       is_contiguous(norm_bias_strides, {512}) && is_aligned(x, 16) &&
                       is_aligned(norm_weight, 16) && is_aligned(norm_bias, 16) && is_aligned(y, 16);
-    const std::size_t cache_bytes = static_cast<std::size_t>(32 * columns);
+    const dim3 grid = grid_of(divide_up(rows, 8));
     if (wide) {
         FUSEGEN_LAUNCH((layer_norm_gelu_add_kernel<vector, true>),
-                       grid, dim3(threads), cache_bytes, stream,
+                       grid, dim3(256), 0, stream,
                        x, Strides<2>(x_strides), norm_weight, Strides<1>(norm_weight_strides), norm_bias,
                            Strides<1>(norm_bias_strides), y, batch);
     } else {
         FUSEGEN_LAUNCH((layer_norm_gelu_add_kernel<1, false>),
-                       grid, dim3(threads), cache_bytes, stream,
+                       grid, dim3(256), 0, stream,
                        x, Strides<2>(x_strides), norm_weight, Strides<1>(norm_weight_strides), norm_bias,
                            Strides<1>(norm_bias_strides), y, batch);
     }

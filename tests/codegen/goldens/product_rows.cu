@@ -161,12 +161,11 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_finish_kernel(
     float* __restrict__ y,
     int64_t batch) {
     constexpr int lanes = 32;  // threads that share a row
+    constexpr int steps = 4 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
     const int64_t columns = 13;
     const int lane = threadIdx.x % lanes;
     const int row_in_block = threadIdx.x / lanes;
-    const int64_t begin = 0;
-    const int64_t end = columns;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
     for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
@@ -174,16 +173,23 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_finish_kernel(
         const int64_t own_row = first_row + row_in_block;
         const bool is_active = own_row < rows;
         const int64_t row = is_active ? own_row : rows - 1;
-        const int64_t row_end = is_active ? end : begin;
+        const int64_t row_end = is_active ? columns : 0;
         // Phase 1 of 1.
         auto logsumexp_state = LogSumExp<float>::identity();
-        for (int64_t first_column = begin + lane * vector; first_column < row_end;
-             first_column += lanes * vector) {
+        for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
 #pragma unroll
-            for (int element = 0; element < vector; ++element) {
-                const int64_t column = first_column + element;
-                logsumexp_state.merge(reinterpret_cast<const LogSumExp<float>*>(logsumexp_states)[column
-                    + row * 13]);
+            for (int step = 0; step < steps; ++step) {
+                const int64_t first_column = chunk + step * (lanes * vector);
+                if (first_column >= row_end) {
+                    continue;
+                }
+
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const auto* const logsumexp_left = reinterpret_cast<const LogSumExp<float>*>(logsumexp_states);
+                    logsumexp_state.merge(logsumexp_left[column + row * 13]);
+                }
             }
         }
         logsumexp_state = reduce_lanes<32>(logsumexp_state);
@@ -206,20 +212,18 @@ FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_finish(
     if (rows == 0) {
         return 0;
     }
-    constexpr int threads = 256;
     constexpr int vector = 1;
-    const dim3 grid = grid_of(divide_up(rows, 8), 1);
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
     const bool wide = columns % vector == 0 &&
                       true && is_aligned(logsumexp_states, 1) && is_aligned(y, 4);
-    const std::size_t cache_bytes = static_cast<std::size_t>(0 * columns);
+    const dim3 grid = grid_of(divide_up(rows, 8));
     if (wide) {
         FUSEGEN_LAUNCH((linear_logsumexp_gelu_finish_kernel<vector, true>),
-                       grid, dim3(threads), cache_bytes, stream,
+                       grid, dim3(256), 0, stream,
                        logsumexp_states, y, batch);
     } else {
         FUSEGEN_LAUNCH((linear_logsumexp_gelu_finish_kernel<1, false>),
-                       grid, dim3(threads), cache_bytes, stream,
+                       grid, dim3(256), 0, stream,
                        logsumexp_states, y, batch);
     }
     return FUSEGEN_LAST_ERROR();
