@@ -39,9 +39,9 @@ CHAINS = {
         """
 model Softmax(width):
     input x: [rows, width]
-    return softmax(x * 0.5, dim=-1) |> sqrt
+    return softmax(x * 0.5, dim=-1) * 2
 """,
-        lambda x, width: F.softmax(x * 0.5, dim=-1).sqrt(),
+        lambda x, width: F.softmax(x * 0.5, dim=-1) * 2,
     ),
     "log_softmax": Chain(
         """
@@ -161,10 +161,12 @@ def cases() -> list[Case]:
 
 def module(case: Case, folder: Path) -> nn.Module:
     """The generated module of a case, on the GPU."""
-    path = folder / f"{case.chain.replace(' ', '_')}.fuse"
-    path.write_text(CHAINS[case.chain].source.lstrip())
-    made: nn.Module = fusegen.load(path)(**dict(case.arguments))
+    made: nn.Module = fusegen.load(_file(case.chain, folder))(**dict(case.arguments))
     return made.cuda().to(case.dtype)
+
+
+def _file(chain: str, folder: Path) -> Path:
+    return folder / f"{chain.replace(' ', '_')}.fuse"
 
 
 def build(case: Case, folder: Path) -> None:
@@ -233,6 +235,8 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        for chain, text in CHAINS.items():
+            _file(chain, folder).write_text(text.source.lstrip())
         if options.build:
             with ThreadPoolExecutor(options.build) as pool:
                 list(pool.map(lambda case: build(case, folder), wanted))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fusegen.codegen.c_text import compute_type, loaded, storage_type, stored
+from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.loops import LoadAhead, VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope
@@ -17,20 +17,19 @@ from fusegen.plan.expressions import (
     Accumulator,
     Expression,
     Literal,
-    Load,
     PartialStates,
     Reduced,
     Select,
     Size,
 )
-from fusegen.plan.kernels import Kept, Phase, RowProgram, kept_dtype
+from fusegen.plan.kernels import Kept, Phase, RowProgram
 
 
 class Slots(Protocol):
     """How a phase reads and writes the values that it keeps for later ones."""
 
     def read(self, kept: Kept, loop: VectorLoop) -> str:
-        """The text of the kept value, as it is kept, inside the element loop."""
+        """The text of the kept value inside the element loop."""
 
     def write(self, kept: Kept, text: str, loop: VectorLoop) -> str:
         """The statement inside the element loop that keeps `text`."""
@@ -46,14 +45,14 @@ class MemorySlots:
     def read(self, kept: Kept, loop: VectorLoop) -> str:
         """An element of a vector loaded ahead of the element loop."""
         variable = loop.scope.names.fresh(f"kept_{kept.value.name}")
-        dtype, address = storage_type(kept.dtype), self.address(kept.slot)
+        dtype, address = compute_type(kept.value.dtype), self.address(kept.slot)
         loop.before.append(f"const auto {variable} = load_vector<{dtype}, vector>({address});")
         return f"{variable}[element]"
 
     def write(self, kept: Kept, text: str, loop: VectorLoop) -> str:
         """Into a vector that is stored behind the element loop."""
         variable = loop.scope.names.fresh(f"kept_{kept.value.name}")
-        loop.before.append(f"Vector<{storage_type(kept.dtype)}, vector> {variable};")
+        loop.before.append(f"Vector<{compute_type(kept.value.dtype)}, vector> {variable};")
         loop.after.append(f"store_vector({self.address(kept.slot)}, {variable});")
         return f"{variable}[element] = {text};"
 
@@ -189,9 +188,7 @@ class _Writer:
         domain, scope = self.program.domain, self.scope
         column, columns = domain.column, domain.columns
         loop = VectorLoop(scope, column, "first_column", self.vector, columns, self.ahead)
-        known = {
-            kept.value: loaded(self.slots.read(kept, loop), kept.dtype) for kept in phase.reads
-        }
+        known = {kept.value: self.slots.read(kept, loop) for kept in phase.reads}
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
@@ -201,7 +198,7 @@ class _Writer:
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
         # All values first: a slot may change hands here, and its old value must have been read.
-        writes = [(kept, self._kept(kept.value, element, loop)) for kept in phase.writes]
+        writes = [(kept, element.value(kept.value)) for kept in phase.writes]
         for kept, text in writes:
             element.lines.append(self.slots.write(kept, text, loop))
         body = element.drain()
@@ -215,13 +212,6 @@ class _Writer:
             tuple(loop.loads),
             bool(phase.stores),
         )
-
-    def _kept(self, value: Expression, element: Statements, loop: VectorLoop) -> str:
-        """What is kept of a value: of a load, the element as it stands in memory."""
-        text = element.value(value)
-        if isinstance(value, Load) and loop.is_contiguous(value.offset):
-            return loop.load(value)
-        return stored(text, value.dtype, kept_dtype(value))
 
     def _feed(self, reduction: Reduced, element: Statements) -> ReductionText:
         names, operand = self.scope.names, reduction.operand

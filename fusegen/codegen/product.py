@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, loaded, storage_type, stored
+from fusegen.codegen.c_text import compute_type, loaded, stored
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
@@ -183,6 +183,6 @@ def _slots(
     for number, dtype in enumerate(program.slots or (accumulator,)):
         name = "tile" if number == 0 else scope.names.fresh(f"tile_{number}")
         offset = -(-offset // 16) * 16
-        slots.append(TileSlot(name, storage_type(dtype), offset))
+        slots.append(TileSlot(name, compute_type(dtype), offset))
         offset += elements * dtype.itemsize
     return tuple(slots), offset

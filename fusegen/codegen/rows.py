@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope, stored_integers
@@ -71,7 +71,7 @@ def rows_text(plan: RowPlan) -> RowText:
 
 def _form(form: RowForm, is_last: bool, vector: int, scope: Scope) -> FormText:
     slots = tuple(
-        Slot(scope.names.fresh(f"cache_{number}"), storage_type(dtype))
+        Slot(scope.names.fresh(f"cache_{number}"), compute_type(dtype))
         for number, dtype in enumerate(form.program.slots)
     )
     program = program_text(

@@ -102,7 +102,7 @@ def tensor_product_text(
         elements = _element_loop(plan, epilogue, scope)
     else:
         extra = tuple(
-            RegisterArray(scope.names.fresh(f"kept_{slot}"), storage_type(dtype))
+            RegisterArray(scope.names.fresh(f"kept_{slot}"), compute_type(dtype))
             for slot, dtype in enumerate(epilogue.program.slots[1:], start=1)
         )
         program = _program(epilogue, scope, extra)

@@ -36,22 +36,12 @@ class StateStore:
     accumulator: DType
 
 
-def kept_dtype(value: Expression) -> DType:
-    """The dtype of a slot for a value."""
-    return value.dtype if isinstance(value, Load) else value.dtype.compute
-
-
 @dataclass(frozen=True)
 class Kept:
     """A value that one phase computes and later ones read: it stands in the row cache's `slot`."""
 
     value: Expression
     slot: int
-
-    @property
-    def dtype(self) -> DType:
-        """How it is kept: what was loaded as it stood in memory, all else in its compute type."""
-        return kept_dtype(self.value)
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ class RowProgram:
         for number, phase in enumerate(self.phases):
             for value in phase.writes:
                 for end in range(number, last_read[value.value]):
-                    kept[end] += value.dtype.itemsize
+                    kept[end] += value.value.dtype.compute.itemsize
         return max(kept, default=0)
 
     @property
@@ -146,6 +136,11 @@ class RowMapping(Enum):
     OUTER = "neighbouring threads on neighbouring rows"  # for columns that lie far apart
 
 
+# Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
+BUSY_THREADS = 1024
+BUSY_BYTES = 128
+
+
 @dataclass(frozen=True)
 class RowForm:
     """One way to work on rows of at most `most_columns`, or of any length.
@@ -168,6 +163,16 @@ class RowForm:
     def rows_a_block(self) -> int:
         """How many rows a block works on at once."""
         return max(1, self.threads // self.lanes)
+
+    @property
+    def least_blocks(self) -> int:
+        """How many blocks a multiprocessor should hold, which bounds a thread's registers: where
+        what is kept takes half of them."""
+        if self.most_columns is None:
+            return 1
+        if self.most_columns // self.lanes * self.program.kept_bytes > BUSY_BYTES:
+            return 1
+        return max(1, BUSY_THREADS // self.threads)
 
     @property
     def cluster(self) -> int:

@@ -19,7 +19,7 @@ from fusegen.plan.expressions import (
     Size,
     walk,
 )
-from fusegen.plan.kernels import Kept, Phase, RowProgram, Store, kept_dtype
+from fusegen.plan.kernels import Kept, Phase, RowProgram, Store
 
 # An operation this cheap is computed again from kept operands rather than kept itself.
 CHEAP = 4
@@ -150,23 +150,9 @@ class _Keeping:
     def _cheap(self, expression: Expression, kept: dict[Expression, None]) -> bool:
         if isinstance(expression, (Literal, Size, PartialStates)):
             return True
-        if isinstance(expression, Compute) and self._narrower(expression):
-            return True
         if not isinstance(expression, Compute) or expression.operation.cost > CHEAP:
             return False
         return all(a in kept or not self.levels.varies[a] for a in expression.arguments)
-
-    def _narrower(self, expression: Compute) -> bool:
-        """Whether it is computed cheaply from one loaded element that takes fewer bytes to keep."""
-        below = [e for e in walk((expression,)) if self.levels.varies[e]]
-        loads = [e for e in below if isinstance(e, Load)]
-        rest = [e for e in below if isinstance(e, Compute)]
-        return (
-            len(loads) == 1
-            and len(rest) + 1 == len(below)
-            and sum(e.operation.cost for e in rest) <= CHEAP
-            and loads[0].dtype.itemsize < kept_dtype(expression).itemsize
-        )
 
     def _assign(
         self, reads: list[list[Expression]], first_seen: dict[Expression, int]
@@ -179,7 +165,7 @@ class _Keeping:
         writes: list[list[Expression]] = [[] for _ in reads]
         for expression in sorted(last_read, key=lambda e: (first_seen[e], last_read[e])):
             born = first_seen[expression]
-            dtype = kept_dtype(expression)
+            dtype = expression.dtype.compute
             for slot, end in enumerate(busy_until):
                 if end <= born and self.slots[slot] is dtype:
                     break

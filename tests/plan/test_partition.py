@@ -77,15 +77,6 @@ def test_a_row_is_kept_by_as_few_threads_as_have_the_registers(
         assert kept <= 256 and form.threads * (kept // 4 + 32) <= 65536
 
 
-def test_a_narrow_element_is_kept_as_it_was_loaded() -> None:
-    for dtype, kept in ((DType.BFLOAT16, [DType.BFLOAT16]), (DType.FLOAT32, [DType.FLOAT32])):
-        x = value("x", 1024, 4096, dtype=dtype)
-        normed = apply("layer_norm", apply("relu", x), normalized_shape=(4096,))
-        (step,) = planned(graph([x], normed)).steps
-        assert isinstance(step, RowPlan)
-        assert list(step.program.slots) == kept
-
-
 def test_an_epilogue_that_keeps_too_much_of_a_tile_is_a_kernel_of_its_own() -> None:
     x, weight = value("x", 64, 32), value("weight", 256, 32)
     for kept, shares_a_kernel in ((2, True), (9, False)):

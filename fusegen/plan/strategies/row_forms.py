@@ -10,7 +10,7 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.group import Context
-from fusegen.plan.kernels import RowForm, RowMapping, RowProgram
+from fusegen.plan.kernels import BUSY_BYTES, RowForm, RowMapping, RowProgram
 from fusegen.plan.phases import loads_of
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
 
@@ -23,11 +23,8 @@ WIDEST_BLOCK = 512
 WIDEST_CLUSTER = 8
 # A warp takes a row up to this many columns; a block of its own takes a longer one.
 WARP_COLUMNS = 1024
-# Bytes of a row that a thread keeps in registers: an eighth of what it can have, so that two full
-# blocks share a multiprocessor; twice that where a row is too long even for a cluster.
-KEPT_BYTES = 128
-# Columns that each of 1024 threads keeps: they have 64 registers each.
-MOST_OF_WIDEST = 32
+# Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
+KEPT_BYTES = BUSY_BYTES
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
@@ -140,8 +137,7 @@ class Layout:
             yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, most)
         for threads in (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK):
             if self.is_fixed or threads == BLOCK_THREADS:
-                few = min(most, MOST_OF_WIDEST) if threads > WIDEST_BLOCK else most
-                yield _Way(RowMapping.BLOCK, threads, threads, few)
+                yield _Way(RowMapping.BLOCK, threads, threads, most)
         for blocks in (2, 4, WIDEST_CLUSTER):
             if self.is_fixed or blocks == WIDEST_CLUSTER:
                 yield _Way(RowMapping.CLUSTER, blocks * WIDEST_BLOCK, WIDEST_BLOCK, most)

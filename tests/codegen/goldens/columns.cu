@@ -11,7 +11,7 @@ namespace fusegen {
 // 2 passes over each row, neighbouring threads on neighbouring rows; read once and kept in
 // registers.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) var_kernel(
+__global__ void __launch_bounds__(256, 4) var_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(256) var_kernel(
                 const int64_t column = first_column + element;
                 const float x_value = x_vector[step][element];
                 total_state.push(x_value, column);
-                cache_0[step][element] = x_vector[step][element];
+                cache_0[step][element] = x_value;
             }
         }
         total_state = reduce_outer<32, 8>(total_state);

@@ -10,7 +10,7 @@ namespace fusegen {
 // layer_norm_gelu_add: layer_norm, gelu, add.
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
+__global__ void __launch_bounds__(256, 4) layer_norm_gelu_add_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     const float* __restrict__ norm_weight,
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(256) layer_norm_gelu_add_kernel(
                 const int64_t column = first_column + element;
                 const float x_value = x_vector[step][element];
                 total_state.push(x_value, column);
-                cache_0[step][element] = x_vector[step][element];
+                cache_0[step][element] = x_value;
             }
         }
         total_state = reduce_lanes<32>(total_state);

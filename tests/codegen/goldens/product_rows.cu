@@ -156,7 +156,7 @@ FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_partial(
 // linear_logsumexp_gelu_finish: linear, logsumexp, gelu.
 // Merges the partial states of each row in a fixed order.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) linear_logsumexp_gelu_finish_kernel(
+__global__ void __launch_bounds__(256, 1) linear_logsumexp_gelu_finish_kernel(
     const uint8_t* __restrict__ logsumexp_states,
     float* __restrict__ y,
     int64_t batch) {

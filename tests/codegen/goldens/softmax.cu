@@ -13,7 +13,7 @@ namespace fusegen {
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
 // This form is for rows of at most 1024 columns.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) softmax_warp_kernel(
+__global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(256) softmax_warp_kernel(
                 const int64_t column = first_column + element;
                 const float x_value = x_vector[step][element];
                 amax_state.push(x_value, column);
-                cache_0[step][element] = x_vector[step][element];
+                cache_0[step][element] = x_value;
             }
         }
         amax_state = reduce_lanes<32>(amax_state);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(256) softmax_warp_kernel(
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
 // This form is for rows of at most 8192 columns.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) softmax_block_kernel(
+__global__ void __launch_bounds__(256, 4) softmax_block_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(256) softmax_block_kernel(
                 const int64_t column = first_column + element;
                 const float x_value_2 = x_vector_2[step][element];
                 amax_state_2.push(x_value_2, column);
-                cache_0_2[step][element] = x_vector_2[step][element];
+                cache_0_2[step][element] = x_value_2;
             }
         }
         amax_state_2 = reduce_block<256>(amax_state_2, turn);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(256) softmax_block_kernel(
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
 // This form is for rows of at most 131072 columns.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(512) softmax_cluster_kernel(
+__global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(512) softmax_cluster_kernel(
                 const int64_t column = first_column + element;
                 const float x_value_3 = x_vector_3[step][element];
                 amax_state_3.push(x_value_3, column);
-                cache_0_3[step][element] = x_vector_3[step][element];
+                cache_0_3[step][element] = x_value_3;
             }
         }
         amax_state_3 = reduce_cluster<512, 8>(amax_state_3, turn);
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(512) softmax_cluster_kernel(
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
 // This form reads a row in each pass: for those too long to keep.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(512) softmax_looping_kernel(
+__global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,

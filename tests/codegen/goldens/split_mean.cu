@@ -10,7 +10,7 @@ namespace fusegen {
 // mean_partial: mean.
 // Few long rows: 512 blocks share each and leave partial states.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(512) mean_partial_kernel(
+__global__ void __launch_bounds__(512, 1) mean_partial_kernel(
     const float* __restrict__ x,
     Strides<1> x_strides,
     uint8_t* __restrict__ sum_states) {
@@ -96,7 +96,7 @@ FUSEGEN_EXPORT int launch_mean_partial(
 // mean_finish: mean.
 // Merges the partial states of each row in a fixed order.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256) mean_finish_kernel(
+__global__ void __launch_bounds__(256, 1) mean_finish_kernel(
     const uint8_t* __restrict__ sum_states,
     float* __restrict__ y) {
     constexpr int lanes = 32;  // threads that share a row
