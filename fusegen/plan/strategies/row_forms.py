@@ -59,7 +59,7 @@ class Layout:
         is_fixed = domain.columns.constant is not None
         along_rows = along_columns = 0
         narrowest = ACCESS_BYTES
-        for itemsize, weight in _weighted_accesses(program):
+        for itemsize, weight in _weighted_accesses(program, context):
             narrowest = min(narrowest, itemsize)
             along_columns += weight.columns
             along_rows += weight.rows
@@ -177,8 +177,9 @@ class _Weight:
     columns: int
 
 
-def _weighted_accesses(program: RowProgram) -> list[tuple[int, _Weight]]:
-    """For each buffer touched along the columns: its item size, and its bytes' direction."""
+def _weighted_accesses(program: RowProgram, context: Context) -> list[tuple[int, _Weight]]:
+    """For each buffer touched along the columns: its item size, and its bytes' direction. A vector
+    that all rows read weighs little, as it is small."""
     domain = program.domain
     touched: list[tuple[Buffer, Integer]] = []
     for phase in program.phases:
@@ -189,10 +190,10 @@ def _weighted_accesses(program: RowProgram) -> list[tuple[int, _Weight]]:
     for buffer, position in dict.fromkeys(touched):
         if domain.column.alone not in position.symbols():
             continue
-        size = buffer.dtype.itemsize
-        columns = size * (access(position, domain.column, 1) is Access.CONTIGUOUS)
-        rows = size * (access(position, domain.row, 1) is Access.CONTIGUOUS)
-        found.append((size, _Weight(rows if not columns else 0, columns)))
+        moved = context.hints.value(buffer.bytes)
+        columns = moved * (access(position, domain.column, 1) is Access.CONTIGUOUS)
+        rows = moved * (access(position, domain.row, 1) is Access.CONTIGUOUS)
+        found.append((buffer.dtype.itemsize, _Weight(rows if not columns else 0, columns)))
     return found
 
 
