@@ -75,25 +75,44 @@ def explain(
     precision: str = "highest",
     model: str | None = None,
 ) -> Explanation:
-    """The plan of a model in evaluation, its bytes and operations for the given sizes."""
+    """The plan of a model in evaluation, its bytes and operations for the given sizes, and that of
+    its backward."""
+    from dataclasses import replace
+
     from fusegen.compiler.choices import precision_named
     from fusegen.compiler.dumps import dump_plan
-    from fusegen.compiler.explanation import Explanation
+    from fusegen.compiler.explanation import Explanation, SavedLine
     from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.compiler.variant import decomposed
     from fusegen.ir.dtypes import DType
+    from fusegen.ir.graph import Graph
+    from fusegen.passes import pipeline
+    from fusegen.passes.differentiation import differentiate
     from fusegen.plan.boundaries import boundaries
     from fusegen.plan.cost import SizeHints
     from fusegen.plan.module import plan_module
+
+    def explained(name: str, graph: Graph) -> Explanation:
+        plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
+        dump_plan(name, plan)
+        return Explanation.of(plan, boundaries(plan, hints))
 
     chosen = Specialisation.of(source, model, arguments)
     check_sizes(chosen.graph(DType(dtype), training=False), sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
-    plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
-    dump_plan(chosen.name, plan)
-    return Explanation.of(plan, boundaries(plan, hints))
+    forward = explained(chosen.name, graph)
+    trained = differentiate(chosen.graph(DType(dtype), training=True))
+    if trained is None:
+        return forward
+    saved = tuple(
+        SavedLine(value.name, str(value.node.type), hints.value(value.node.type.count) * size)
+        for value in trained.forward.saved
+        for size in (value.node.dtype.itemsize,)
+    )
+    backward = explained(f"{chosen.name}_backward", pipeline.run(trained.backward))
+    return replace(forward, saved=saved, backward=backward)
 
 
 def run(

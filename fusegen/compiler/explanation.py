@@ -59,12 +59,27 @@ class BoundaryLine:
 
 
 @dataclass(frozen=True)
+class SavedLine:
+    """A value that the forward keeps for the backward, beside its arguments and results: its type
+    as text, and its size under the given sizes."""
+
+    name: str
+    type: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """A plan's kernels and library calls, each in their order, and the boundaries between them."""
+    """A plan's kernels and library calls, each in their order, and the boundaries between them.
+
+    A model that can be trained also has what its forward saves then, and its backward.
+    """
 
     kernels: tuple[KernelLine, ...]
     library_calls: tuple[LibraryLine, ...]
     boundaries: tuple[BoundaryLine, ...] = ()
+    saved: tuple[SavedLine, ...] = ()
+    backward: Explanation | None = None
 
     @staticmethod
     def of(plan: ModulePlan, boundaries: tuple[Boundary, ...] = ()) -> Explanation:
@@ -90,7 +105,13 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """`kernels` with name, kind, ops, bytes, operations, floor in microseconds and reason, and
-        `library_calls` with the operation and the reason."""
+        `library_calls` with the operation and the reason; with a backward, also `saved`, the
+        values kept for it and their bytes, and the same of the backward in `backward`."""
+        training: dict[str, Any] = {}
+        if self.backward is not None:
+            training["saved"] = [vars(value) for value in self.saved]
+            training["saved_bytes"] = sum(value.bytes for value in self.saved)
+            training["backward"] = self.backward.as_json()
         return {
             "kernels": [
                 {
@@ -106,10 +127,23 @@ class Explanation:
                 for kernel in self.kernels
             ],
             "library_calls": [{"op": call.op, "why": call.why} for call in self.library_calls],
+            **training,
         }
 
     def as_text(self) -> str:
-        """A table with a line for each kernel and call, and the reasons below it."""
+        """A table with a line for each kernel and call, and the reasons below it; then the same of
+        the backward."""
+        if self.backward is None:
+            return self._plan_text()
+        total = _scaled(sum(value.bytes for value in self.saved), "B")
+        saved = [
+            f"  {value.name}: {value.type}, {_scaled(value.bytes, 'B')}" for value in self.saved
+        ]
+        head = f"In training, {total} are saved for the backward{':' if saved else '.'}"
+        parts = [self._plan_text(), "", head, *saved, "", "The backward:", ""]
+        return "\n".join([*parts, self.backward._plan_text()])
+
+    def _plan_text(self) -> str:
         table = Table("", "kind", "reads", "writes", "operations", "floor", box=box.SIMPLE)
         for kernel in self.kernels:
             cost = kernel.cost

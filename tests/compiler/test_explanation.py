@@ -53,7 +53,12 @@ def test_boundaries_have_reasons() -> None:
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert set(content) == {"kernels", "library_calls"}
+    assert set(content) == {"kernels", "library_calls", "saved", "saved_bytes", "backward"}
+    assert set(content["backward"]) == {"kernels", "library_calls"}
+    calls = [call["op"] for call in content["backward"]["library_calls"]]
+    assert calls == ["conv2d gradient", "conv2d gradient"]
+    sizes = [value["bytes"] for value in content["saved"]]
+    assert content["saved_bytes"] == sum(sizes) > 0
     for kernel in content["kernels"]:
         assert kernel["floor_us"] > 0
         assert kernel["ops"] and kernel["why"]
@@ -67,3 +72,16 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert kernel.name in text
     assert "302 MB" in text and "matrix product" in text
     assert " ".join(kernel.why.split()) in " ".join(text.split())
+
+
+def test_what_is_saved_for_the_backward() -> None:
+    """The normalised product and its scales: what the backward cannot compute again cheaply."""
+    explanation = explain("l2_88", batch=1024)
+    assert explanation.backward is not None
+    assert sum(value.bytes for value in explanation.saved) == (1024 * 8192 + 1024 * 256) * 4
+    kinds = [kernel.kind for kernel in explanation.backward.kernels]
+    assert kinds.count("matrix product") == 2
+    text = explanation.as_text()
+    assert "In training, 34.6 MB are saved for the backward:" in text
+    for kernel in explanation.backward.kernels:
+        assert kernel.name in text
