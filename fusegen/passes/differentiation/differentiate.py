@@ -10,6 +10,8 @@ its source is the output.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -143,11 +145,14 @@ def _backward(
             operands = tuple(stands[operand] for operand in node.operands)
             same = operands == node.operands
             stands[node] = node if same else replace(node, operands=operands)
-    results = tuple(replace(gradient, node=stands[gradient.node]) for gradient in gradients)
+    results = _named([replace(gradient, node=stands[gradient.node]) for gradient in gradients])
     body = topological(tuple(result.node for result in results))
     used = {node for node in body if isinstance(node.operation, Placeholder)}
     used |= set(_that_give_sizes(body, used, arguments))
-    inputs = tuple(node for node in known if node in used)
+    order = [*Origin]
+    inputs = tuple(
+        sorted((x for x in known if x in used), key=lambda x: order.index(known[x].origin))
+    )
     graph = Graph(
         f"{forward.name}_backward",
         inputs,
@@ -157,6 +162,20 @@ def _backward(
         description=forward.description,
     )
     return graph, tuple(known[node] for node in inputs), tuple(kept)
+
+
+def _named(results: Sequence[Output]) -> tuple[Output, ...]:
+    """The gradients' nodes under their names, by which kernels are called, unless something else
+    is made from them."""
+    body = topological(tuple(result.node for result in results))
+    used = {operand for node in body for operand in node.operands}
+    once = Counter(result.node for result in results)
+    return tuple(
+        result
+        if result.node in used or once[result.node] > 1 or not result.node.operands
+        else replace(result, node=replace(result.node, name=result.name))
+        for result in results
+    )
 
 
 def _stored(node: Node) -> Node:
@@ -173,7 +192,7 @@ def _placeholder(node: Node, name: str) -> Node:
 
 def _distinct(node: Node, taken: set[str]) -> str:
     """A name for a saved value, after what it is."""
-    stem = node.name or node.operation.name
+    stem = node.name or node.written_as
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}_{number}", number + 1

@@ -1,0 +1,43 @@
+"""Copies of what reductions along different dims share."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.passes import pipeline
+from fusegen.passes.private_chains import separate_reductions
+from fusegen.plan.module import plan_module
+from tests.emulated import apply, graph, value
+
+
+def count(model: Graph, name: str) -> int:
+    return sum(node.operation.name == name for node in topological(model.roots))
+
+
+def primitive(*outputs: Node) -> Graph:
+    x, y = X, Y
+    return pipeline.run(graph([x, y], *outputs))
+
+
+X, Y = value("x", 1024, 4096), value("y", 1024, 4096)
+
+
+def test_reductions_along_other_dims_get_copies() -> None:
+    product = apply("mul", X, Y)
+    model = primitive(apply("sum", product, dim=0), apply("sum", product, dim=1))
+    assert count(model, "mul") == 2
+    steps = plan_module(model, DType.FLOAT32).steps
+    assert all(b.name in ("y0", "y1") or "states" in b.name for s in steps for b in s.written)
+
+
+def test_reductions_along_the_same_dims_share() -> None:
+    product = apply("mul", X, Y)
+    model = primitive(apply("sum", product, dim=1), apply("amax", product, dim=1))
+    assert count(model, "mul") == 1
+    assert separate_reductions(model) is model
+
+
+def test_what_is_stored_anyway_is_read() -> None:
+    product = apply("mul", X, Y)
+    model = primitive(product, apply("sum", product, dim=0), apply("sum", product, dim=1))
+    assert count(model, "mul") == 1
