@@ -135,9 +135,9 @@ class Explanation:
         the backward."""
         if self.backward is None:
             return self._plan_text()
-        total = _scaled(sum(value.bytes for value in self.saved), "B")
+        total = scaled(sum(value.bytes for value in self.saved), "B")
         saved = [
-            f"  {value.name}: {value.type}, {_scaled(value.bytes, 'B')}" for value in self.saved
+            f"  {value.name}: {value.type}, {scaled(value.bytes, 'B')}" for value in self.saved
         ]
         head = f"In training, {total} are saved for the backward{':' if saved else '.'}"
         parts = [self._plan_text(), "", head, *saved, "", "The backward:", ""]
