@@ -4,11 +4,11 @@ which the command asks for only where a picture is wanted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from benchmarks.record import Record, Row
 
@@ -22,13 +22,14 @@ COLOURS = {
 }
 BAR = 0.8
 INCHES_A_BAR = 0.19
+LONGEST = 5.0
 
 
 def plot(record: Record, path: Path) -> None:
     """Write the picture of all rows that are right; the file's ending names its format.
 
-    A panel for each suite, precision and mode. Bars are times over the floor, on a logarithmic
-    axis on which 1 is the floor; those of the host's time are microseconds.
+    A panel for each suite, precision and mode. Bars are times over the floor, cut where they are
+    longer than LONGEST floors; those of the host's time are microseconds.
     """
     panels: dict[tuple[str, str, str], list[Row]] = {}
     for row in record.rows:
@@ -51,12 +52,13 @@ def _panel(axis: Any, title: str, rows: Sequence[Row]) -> None:
     position = 0.0
     ticks: list[float] = []
     for row in rows:
-        scale = row.floor or 1.0
+        scale, longest = (row.floor, LONGEST) if row.floor else (1.0, inf)
         first = position
         for name, time in row.times.items():
-            axis.barh(position, time / scale, BAR, color=COLOURS[name], label=name)
-            label = f" {time:.3g} {row.unit}"
-            axis.text(time / scale, position, label, va="center", fontsize=7)
+            length = min(time / scale, longest)
+            axis.barh(position, length, BAR, color=COLOURS[name], label=name)
+            label = f" {time:.3g} {row.unit}{' (cut)' if length < time / scale else ''}"
+            axis.text(length, position, label, va="center", fontsize=7)
             position += 1
         ticks.append((first + position - 1) / 2)
         position += 0.8
@@ -67,10 +69,6 @@ def _panel(axis: Any, title: str, rows: Sequence[Row]) -> None:
     if rows[0].floor is None:
         axis.set_xlabel("microseconds a call on the host", fontsize=8)
     else:
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.axvline(1, color="black", linewidth=1)
         axis.set_xlabel("time over the floor (the line at 1)", fontsize=8)
     handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
