@@ -219,12 +219,15 @@ def test_generated_modules_have_the_plain_ones_state() -> None:
             assert made == shapes, f"{name}: {found.name}"
 
 
-def test_small_memory_chains_are_what_the_plain_ones_compute() -> None:
+def test_memory_chains_are_what_the_plain_ones_compute() -> None:
+    """A CPU tensor is computed by PyTorch, as the program has it."""
+    torch.manual_seed(0)
     for found in SUITES["memory"]():
-        x = torch.rand(2, *((16, 8, 8) if len(found.shape) == 4 else (64,)))
-        if found.name.startswith("pointwise"):
-            with torch.no_grad():
-                torch.testing.assert_close(found.generated()(x), found.plain()(x))
+        if len(found.shape) == 2 and found.shape[1] > 256:
+            continue
+        x = torch.randn(2, *found.shape[1:]) if len(found.shape) > 1 else torch.randn(64)
+        with torch.no_grad():
+            torch.testing.assert_close(found.generated()(x), found.plain()(x))
 
 
 def test_a_programs_maker_takes_arguments() -> None:
