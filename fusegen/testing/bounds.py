@@ -1,0 +1,100 @@
+"""What a right kernel's results may be: derived from the graph and the inputs, element by element.
+
+An element may be as far from the float64 result as rounding errors anywhere in the graph can move
+it (`perturbed`), times a factor, and two units in the last place of its own type more. Where a
+result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
+perturbations: a value at the brink of overflow may fall on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fusegen.ir.graph import Graph
+from fusegen.testing.interpreter import Sizes, exact, perturbed
+from fusegen.testing.rounding import Precision
+
+SAMPLES = 8
+# The samples show the size of an error's spread; a kernel's own error may lie further out.
+SPREAD_FACTOR = 6.0
+UNITS_IN_LAST_PLACE = 2.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an output may be: within `allowed` of `exact` (float64, elementwise) or of `eager`, or
+    special where eager mode or one of `samples` (in the output's dtype) is in the same way."""
+
+    name: str
+    exact: Tensor
+    allowed: Tensor
+    eager: Tensor
+    samples: tuple[Tensor, ...]
+
+    def violations(self, actual: Tensor) -> Tensor:
+        """Which elements of a result are wrong."""
+        if not actual.is_floating_point():
+            agrees = torch.zeros_like(actual, dtype=torch.bool)
+            for alternative in (self.eager, *self.samples):
+                agrees |= actual == alternative
+            return ~agrees
+        expected = self.exact.to(actual.dtype)
+        found = actual.double()
+        near = (found - self.exact).abs() <= self.allowed
+        near |= (found - self.eager.double()).abs() <= self.allowed
+        right = near & actual.isfinite()
+        for alternative in (expected, self.eager, *self.samples):
+            special = ~alternative.isfinite()
+            right |= special & _same(actual, alternative)
+        return ~right
+
+    def excess(self, actual: Tensor) -> Tensor:
+        """Each element's error in units of what is allowed; infinite where a special value is
+        wrong."""
+        wrong = self.violations(actual)
+        ratio = (actual.double() - self.exact.double()).abs() / self.allowed
+        ratio = torch.where(ratio.isfinite(), ratio, torch.where(wrong, float("inf"), 0.0))
+        return torch.where(wrong, ratio.clamp(min=1.0), ratio.clamp(max=1.0))
+
+
+def bounds(
+    graph: Graph,
+    tensors: Sequence[Tensor],
+    eager: Sequence[Tensor],
+    sizes: Sizes,
+    precision: Precision,
+) -> tuple[Bound, ...]:
+    """The bound for each of the graph's outputs; `tensors` are its inputs, parameters and buffers
+    in order, and `eager` PyTorch's results from them in the module's own dtype."""
+    truth = exact(graph, tensors, sizes)
+    samples = [perturbed(graph, tensors, sizes, precision, seed) for seed in range(SAMPLES)]
+    made = []
+    for position, output in enumerate(graph.outputs):
+        expected, peer = truth[position], eager[position]
+        moved = [sample[position] for sample in samples]
+        cast = tuple(m.to(peer.dtype) for m in moved)
+        if not peer.is_floating_point():
+            made.append(Bound(output.name, expected, expected, peer, (expected, *cast)))
+            continue
+        spread = torch.zeros_like(expected)
+        for sample in moved:
+            off = (sample - expected).abs()
+            spread = torch.maximum(spread, torch.where(off.isfinite(), off, 0.0))
+        allowed = SPREAD_FACTOR * spread + UNITS_IN_LAST_PLACE * _last_place(expected, peer.dtype)
+        made.append(Bound(output.name, expected, allowed, peer, cast))
+    return tuple(made)
+
+
+def _last_place(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The distance between neighbours of a type at each value."""
+    found = torch.finfo(dtype)
+    finite = torch.where(value.isfinite(), value.abs(), 0.0)
+    return finite.clamp(min=found.tiny) * found.eps
+
+
+def _same(actual: Tensor, expected: Tensor) -> Tensor:
+    return (actual == expected) | (actual.isnan() & expected.isnan())

@@ -1,0 +1,66 @@
+"""One test case: sizes, dtype, and how each tensor is filled and laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Node
+from fusegen.testing.layouts import Layout, laid_out
+from fusegen.testing.subject import Subject, path_of, torch_dtype
+from fusegen.testing.values import Values, filled
+
+
+@dataclass(frozen=True)
+class Filled:
+    """How a tensor is made: its values, drawn from `seed`, and its layout."""
+
+    values: Values = Values.NORMAL
+    layout: Layout = Layout.CONTIGUOUS
+    seed: int = 0
+
+    def __repr__(self) -> str:
+        parts = [str(self.values)]
+        if self.layout is not Layout.CONTIGUOUS:
+            parts.append(str(self.layout))
+        if self.seed:
+            parts.append(f"seed={self.seed}")
+        return f"Filled({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model's dtype (by PyTorch's name), its symbolic sizes, and its tensors by the names of its
+    inputs and the paths of its parameters and buffers; those not named are plain normal ones.
+
+    `order` is the seed of the order in which the emulator runs threads.
+    """
+
+    dtype: str = "float32"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    tensors: Mapping[str, Filled] = field(default_factory=dict)
+    order: int = 0
+
+    def draw(self, subject: Subject) -> tuple[Tensor, ...]:
+        """The operator's arguments: the same each time."""
+        return tuple(
+            self._tensor(node, position, subject.device)
+            for position, node in enumerate(subject.placeholders(DType(self.dtype)))
+        )
+
+    def _tensor(self, node: Node, position: int, device: str) -> Tensor:
+        how = self.tensors.get(argument_name(node), Filled())
+        shape = tuple(size.evaluate(self.sizes) for size in node.shape)
+        seed = how.seed * 1000 + position
+        made = filled(how.values, shape, torch_dtype(node.dtype), seed, device)
+        if argument_name(node).endswith("running_var"):
+            made = made.abs()
+        return laid_out(made, how.layout)
+
+
+def argument_name(node: Node) -> str:
+    """What an argument of a model's operator is called: the input's name, or the path."""
+    return path_of(node) or node.name or ""

@@ -1,0 +1,137 @@
+"""Runs graphs in PyTorch, in float64, exactly or with the rounding errors that a kernel may make.
+
+Every floating-point value is a float64 tensor whatever its dtype in the graph, and a cast to a
+narrower type rounds to it. `exact` takes each operation from PyTorch itself. `perturbed` takes
+composite operations apart and adds to every value an error of the size that a careful
+implementation makes there (`fusegen.testing.rounding`), with random signs: what comes out differs
+from the exact result by as much as a right kernel may (Monte Carlo arithmetic, see Parker, "Monte
+Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topological
+from fusegen.ops.construct import is_number
+from fusegen.ops.pointwise.casting import CAST, NARROW
+from fusegen.ops.record import Composite
+from fusegen.ops.twin import render
+from fusegen.testing.rounding import Precision, rounding_error
+
+Sizes = Mapping[str, int]
+Values = Mapping[Node, Tensor]
+# Given a node, its exact value and its operands' values: the value to go on with.
+Perturbation = Callable[[Node, Tensor, Sequence[Tensor]], Tensor]
+
+
+def exact(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor, ...]:
+    """The graph's roots in float64, for a tensor of any float type for each placeholder."""
+    return _evaluate(graph.roots, _given(graph, tensors), sizes, None)
+
+
+def perturbed(
+    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
+) -> tuple[Tensor, ...]:
+    """The graph's roots with rounding errors whose signs are drawn from `seed`."""
+    generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
+
+    def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
+        return _widened(_twin(node, [operand.abs() for operand in operands], sizes))
+
+    def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        if not node.dtype.is_float or not value.numel():
+            return value
+        size = rounding_error(node, value, operands, precision, lambda: magnitudes(node, operands))
+        if size is None:
+            return value
+        signs = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
+        moved = torch.where(signs, value + size, value - size)
+        return torch.where(value.isfinite(), moved, value)
+
+    return _evaluate(graph.roots, _given(graph, tensors), sizes, perturb)
+
+
+def _given(graph: Graph, tensors: Sequence[Tensor]) -> Values:
+    nodes = (*graph.inputs, *graph.tensors)
+    return {node: _widened(tensor) for node, tensor in zip(nodes, tensors, strict=True)}
+
+
+def _evaluate(
+    roots: Sequence[Node], values: Values, sizes: Sizes, perturb: Perturbation | None
+) -> tuple[Tensor, ...]:
+    found = dict(values)
+    before = set(topological(tuple(values)))  # what is known needs nothing of what it is made from
+    for node in topological(tuple(roots)):
+        if node not in before and not is_number(node):
+            found[node] = _value(node, found, sizes, perturb)
+    return tuple(_tensor(root, found, sizes) for root in roots)
+
+
+def _value(
+    node: Node, found: Mapping[Node, Tensor], sizes: Sizes, perturb: Perturbation | None
+) -> Tensor:
+    if perturb is not None and isinstance(node.operation, Composite):
+        body = node.operation.decompose(node.operands, node.attributes)
+        known = {o: found[o] for o in node.operands if o in found}
+        (value,) = _evaluate((body,), known, sizes, perturb)
+        return value
+    operands = [_tensor(operand, found, sizes) for operand in node.operands]
+    if node.operation is NARROW:  # not rounded in a register
+        value = operands[0]
+    elif node.operation is CAST and node.dtype.is_float:
+        value = operands[0].to(_torch(node.dtype))
+    else:
+        value = _twin(node, operands, sizes)
+    value = _widened(value)
+    return value if perturb is None else perturb(node, value, operands)
+
+
+def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
+    """PyTorch's own result, in float64 where the node is a float."""
+    attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
+    scope: dict[str, object] = {
+        "torch": torch,
+        "F": torch.nn.functional,
+        "ceil": ceil,
+        "inf": float("inf"),
+        **sizes,
+    }
+    texts = []
+    for position, operand in enumerate(node.operands):
+        text = f"_{position}"
+        if is_number(operand):
+            text = render(operand, ())
+        else:
+            scope[text] = operands[position]
+        texts.append(text)
+    value = eval(render(replace(node, attributes=attributes), texts), scope)
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _double(value: AttributeValue) -> AttributeValue:
+    return DType.FLOAT64 if isinstance(value, DType) and value.is_float else value
+
+
+def _tensor(node: Node, found: Mapping[Node, Tensor], sizes: Sizes) -> Tensor:
+    if node in found:
+        return found[node]
+    value = eval(render(node, ()), {"ceil": ceil, "float": float, **sizes})
+    return torch.tensor(value, dtype=torch.float64 if node.dtype.is_float else None)
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _torch(dtype: DType) -> torch.dtype:
+    found = getattr(torch, dtype.value)
+    assert isinstance(found, torch.dtype)
+    return found

@@ -1,0 +1,133 @@
+"""How large a rounding error a careful implementation makes in one operation.
+
+Written u for the unit roundoff of a type, half its epsilon. Sums of n terms are taken to err by a
+random walk, sqrt(n) u times the sum of magnitudes (Higham and Mary, "A new approach to
+probabilistic rounding error analysis", 2019), which blocked and tree sums stay below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Node
+from fusegen.ops.record import Concatenation, LibraryCall, Monoid, Pointwise, Product, Reduction
+from fusegen.ops.record import Reshape, View
+
+# A function of the device's mathematics library errs by about two units in the last place, which
+# are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
+FUNCTION_UNITS = 4.0
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What precision the arithmetic of float32 has: unit roundoffs of the operands of products and
+    of convolutions, which TF32 and bfloat16 modes make greater."""
+
+    product: float = 0.0
+    convolution: float = 0.0
+
+
+# Of TF32's 10 bits behind the point, which the hardware may get by cutting off.
+TF32_UNIT = 2.0**-10
+
+
+def unit(dtype: DType) -> float:
+    """The unit roundoff of a float type."""
+    return float(torch.finfo(getattr(torch, dtype.value)).eps) / 2
+
+
+def least(dtype: DType) -> float:
+    """The smallest positive number of a float type, which is what underflow may cost."""
+    found = torch.finfo(getattr(torch, dtype.value))
+    return float(found.tiny * found.eps)
+
+
+def rounding_error(
+    node: Node,
+    value: Tensor,
+    operands: Sequence[Tensor],
+    precision: Precision,
+    of_magnitudes: Callable[[], Tensor],
+) -> Tensor | None:
+    """The error that the node itself may add to each element of its float64 `value`, given its
+    `operands`; None for an operation that only moves or selects elements. `of_magnitudes` gives
+    what the operation makes of its operands' absolute values."""
+    operation = node.operation
+    inner = unit(node.dtype.compute)
+    stored = unit(node.dtype) * value.abs() + least(node.dtype.compute)
+    if isinstance(operation, Pointwise):
+        return stored + FUNCTION_UNITS * inner * value.abs()
+    if isinstance(operation, Reduction):
+        rule = _REDUCTIONS.get(operation.monoid)
+        if rule is None:
+            return None
+        (operand,) = operands
+        return stored + inner * rule(node, value, operand)
+    if isinstance(operation, Product):
+        terms = operands[0].shape[-1]
+        return stored + _walk(node, terms, precision.product) * of_magnitudes()
+    if isinstance(operation, LibraryCall):
+        if "conv" not in operation.name:
+            return stored + FUNCTION_UNITS * inner * value.abs()
+        terms = operands[1][0].numel()
+        return stored + _walk(node, terms, precision.convolution) * of_magnitudes()
+    assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
+    return None
+
+
+def _walk(node: Node, terms: int, operand_unit: float) -> float:
+    """The relative error of a sum of products whose operands a mode rounds to another type."""
+    rounded = 2 * operand_unit if node.dtype is DType.FLOAT32 else 0.0
+    return unit(node.dtype.compute) * (1 + math.sqrt(terms)) + rounded
+
+
+Rule = Callable[[Node, Tensor, Tensor], Tensor]
+
+
+def _sum(node: Node, value: Tensor, operand: Tensor) -> Tensor:
+    magnitudes = _over(node, operand.abs(), torch.sum)
+    return (1 + math.sqrt(_count(node, operand))) * magnitudes
+
+
+def _mean(node: Node, value: Tensor, operand: Tensor) -> Tensor:
+    return _sum(node, value, operand) / max(_count(node, operand), 1)
+
+
+def _product(node: Node, value: Tensor, operand: Tensor) -> Tensor:
+    return _count(node, operand) * value.abs()
+
+
+def _moments(node: Node, value: Tensor, operand: Tensor) -> Tensor:
+    """Welford's recurrence errs by its condition number (Chan, Golub, LeVeque, "Algorithms for
+    computing the sample variance", 1983): n m^2 against the deviations, and under a root."""
+    count = _count(node, operand)
+    mean = _over(node, operand, torch.mean)
+    return math.sqrt(count) * (value.abs() + mean.abs() * value.clamp(min=0).sqrt())
+
+
+def _log_sum_exp(node: Node, value: Tensor, operand: Tensor) -> Tensor:
+    return 2 * (1 + math.sqrt(_count(node, operand))) + 2 * value.abs()
+
+
+_REDUCTIONS: dict[Monoid, Rule] = {
+    Monoid.SUM: _sum,
+    Monoid.MEAN: _mean,
+    Monoid.PRODUCT: _product,
+    Monoid.MOMENTS: _moments,
+    Monoid.LOG_SUM_EXP: _log_sum_exp,
+}
+
+
+def _over(node: Node, operand: Tensor, function: Callable[..., Tensor]) -> Tensor:
+    dims = node.attributes.integers("dims")
+    return function(operand, dims, keepdim=node.attributes.flag("keepdim"))
+
+
+def _count(node: Node, operand: Tensor) -> int:
+    return math.prod(operand.shape[dim] for dim in node.attributes.integers("dims"))

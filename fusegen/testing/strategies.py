@@ -1,0 +1,84 @@
+"""Hypothesis strategies: cases for a model, and tensors that are awkward in themselves.
+
+Everything random in a case follows from what hypothesis draws, so that failures shrink and replay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.testing.case import Case, Filled, argument_name
+from fusegen.testing.layouts import Layout, laid_out
+from fusegen.testing.subject import Subject
+from fusegen.testing.values import Values, filled
+
+# Around the widths of vectors, warps and tiles; the first is what a failure shrinks to.
+SIZES = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 257, 0)
+SEEDS = st.integers(0, 2**20)
+# What the largest tensor of a case may have, so that the emulator answers in a second or so.
+GREATEST_COUNT = 1 << 16
+
+
+@st.composite
+def model_cases(
+    draw: st.DrawFn,
+    subject: Subject,
+    *,
+    dtypes: Sequence[str] = ("float32", "float16", "bfloat16"),
+    sizes: Mapping[str, int] | None = None,
+) -> Case:
+    """Cases for a model; `sizes` fixes some of its symbolic sizes."""
+    dtype = draw(st.sampled_from(dtypes))
+    graph = subject.graph(DType(dtype))
+    chosen = dict(sizes or {})
+    for name in _symbols(graph):
+        if name not in chosen:
+            chosen[name] = draw(st.sampled_from(_allowed(graph, name, chosen)))
+    names = [argument_name(node) for node in (*graph.inputs, *graph.tensors)]
+    odd = draw(st.sets(st.sampled_from(names))) if names else set()
+    tensors = {name: draw(_fillings()) for name in names if name in odd}
+    return Case(dtype, chosen, tensors, draw(st.integers(0, 20)))
+
+
+def _fillings() -> st.SearchStrategy[Filled]:
+    return st.builds(Filled, st.sampled_from(Values), st.sampled_from(Layout), SEEDS)
+
+
+@st.composite
+def awkward_tensors(
+    draw: st.DrawFn,
+    shape: tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
+    *,
+    values: Sequence[Values] = tuple(Values),
+    layouts: Sequence[Layout] = tuple(Layout),
+    device: str = "cpu",
+) -> Tensor:
+    """Tensors of a shape and dtype with any of the values and layouts."""
+    made = filled(draw(st.sampled_from(values)), shape, dtype, draw(SEEDS), device)
+    return laid_out(made, draw(st.sampled_from(layouts)))
+
+
+def _symbols(graph: Graph) -> list[str]:
+    placeholders = (*graph.inputs, *graph.tensors)
+    found = {s.name for node in placeholders for size in node.shape for s in size.symbols()}
+    return sorted(found)
+
+
+def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
+    """The values of a size that keep every input small, the others being 1 until chosen."""
+    placeholders = (*graph.inputs, *graph.tensors)
+    others = {symbol: 1 for symbol in _symbols(graph)} | dict(chosen)
+
+    def greatest(size: int) -> int:
+        known = others | {name: size}
+        return max(math.prod(d.evaluate(known) for d in node.shape) for node in placeholders)
+
+    return [size for size in SIZES if greatest(size) <= max(GREATEST_COUNT, greatest(1))]
