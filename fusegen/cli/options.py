@@ -126,6 +126,24 @@ def parse_seed(text: str) -> int:
     return int(text)
 
 
+def parse_count(text: str) -> int:
+    """How many: a whole number from 1."""
+    if not text.isdecimal() or not 0 < int(text) <= GREATEST_SIZE:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not a count: a whole number from 1")
+    return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    """A duration above zero."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not a number of seconds above 0")
+    return seconds
+
+
 def _split(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not value or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):

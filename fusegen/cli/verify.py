@@ -1,0 +1,139 @@
+"""`fusegen verify FILE`: property tests of the built kernels."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from fusegen.cli import options
+
+if TYPE_CHECKING:
+    from fusegen.testing.subject import Subject
+    from fusegen.testing.verification import Verification
+
+DEFAULT_EXAMPLES = 100
+DEFAULT_SECONDS = 60.0
+
+
+def add_parser(commands: options.Commands) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="test the kernels on drawn sizes, layouts and values",
+        description="Build FILE's kernels and run them on drawn sizes, dtypes, memory layouts and "
+        "values, NaN and infinities among them. Every element is held against a float64 reference "
+        "under a bound derived from the model, and two runs must agree to the bit. The smallest "
+        "failing case found is printed as a program.",
+    )
+    options.add_file(parser)
+    options.add_model(parser)
+    options.add_arguments(parser)
+    options.add_sizes(parser)
+    parser.add_argument(
+        "--dtype",
+        dest="dtypes",
+        choices=options.DTYPES,
+        action="append",
+        help="a dtype to test (may be given many times; default: float32, float16, bfloat16)",
+    )
+    options.add_target(parser, default=None)
+    parser.add_argument(
+        "--examples",
+        metavar="N",
+        type=options.parse_count,
+        default=DEFAULT_EXAMPLES,
+        help=f"how many cases to draw at most (default: {DEFAULT_EXAMPLES})",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="S",
+        type=options.parse_seconds,
+        default=DEFAULT_SECONDS,
+        help=f"how long to go on at most, builds included (default: {DEFAULT_SECONDS:.0f})",
+    )
+    parser.add_argument(
+        "--seed", type=options.parse_seed, default=0, help="seed of the cases (default: 0)"
+    )
+    options.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fusegen.cli import console
+    from fusegen.testing.subject import Subject
+    from fusegen.testing.verification import verify
+
+    subject = Subject.of(
+        arguments.file,
+        model=arguments.model,
+        arguments=dict(arguments.arguments),
+        target=arguments.target,
+    )
+    with console.counting(f"verifying {arguments.file}", arguments.examples) as progress:
+        result = verify(
+            subject,
+            examples=arguments.examples,
+            seconds=arguments.seconds,
+            seed=arguments.seed,
+            dtypes=arguments.dtypes or ("float32", "float16", "bfloat16"),
+            sizes=dict(arguments.sizes),
+            progress=progress,
+        )
+    if arguments.json:
+        console.stdout().print(json.dumps(_as_json(result, subject), indent=2))
+    else:
+        console.stdout().print(_as_text(result, subject, arguments))
+    return 0 if result.failure is None else 1
+
+
+def _as_json(result: Verification, subject: Subject) -> dict[str, Any]:
+    failure = None
+    if result.failure:
+        failure = {
+            "case": repr(result.failure.case),
+            "headline": result.failure.finding.headline,
+            "details": result.failure.finding.details,
+            "parts_at": result.failure.parts_at,
+        }
+    return {
+        "model": subject.chosen.name,
+        "target": subject.target.value,
+        "checked": result.checked,
+        "unsuitable": result.unsuitable,
+        "seconds": round(result.seconds, 3),
+        "out_of_time": result.out_of_time,
+        "right": result.failure is None,
+        "failure": failure,
+    }
+
+
+def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespace) -> str:
+    where = "on the GPU" if subject.device == "cuda" else "in the emulator"
+    counted = f"{result.checked} cases {where} in {result.seconds:.0f} s"
+    if result.unsuitable:
+        counted += f" (and {result.unsuitable} that PyTorch itself refuses)"
+    if result.failure is None:
+        ended = "; the time was over before all were drawn" if result.out_of_time else ""
+        return f"{subject.chosen.name}: right in {counted}{ended}"
+    lines = [f"{subject.chosen.name}: WRONG, found in {counted}", "", str(result.failure.finding)]
+    if result.failure.parts_at:
+        lines.append(f"the values part at: {result.failure.parts_at}")
+    return "\n".join([*lines, "", "To see it again:", "", *_program(result, subject, arguments)])
+
+
+def _program(
+    result: Verification, subject: Subject, arguments: argparse.Namespace
+) -> tuple[str, ...]:
+    """A Python program that runs the failing case alone."""
+    assert result.failure is not None
+    given = [repr(arguments.file)]
+    if arguments.model:
+        given.append(f"model={arguments.model!r}")
+    if arguments.arguments:
+        given.append(f"arguments={dict(arguments.arguments)!r}")
+    given.append(f"target={subject.target.value!r}")
+    return (
+        "    from fusegen.testing import Case, Filled, Layout, Subject, Values, check_case",
+        f"    subject = Subject.of({', '.join(given)})",
+        f"    print(check_case(subject, {result.failure.case!r}))",
+    )
