@@ -93,18 +93,22 @@ def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
 
 def make_variant(chosen: Specialisation, key: VariantKey) -> Variant:
     """The operator of that key."""
-    name = key.name(chosen)
-    dtype, training = key.dtype, key.training
-    graph = chosen.graph(dtype, training=training)
-    plan = plan_module(decomposed(chosen, dtype, training=training), dtype, precision=key.precision)
+    graph = chosen.graph(key.dtype, training=key.training)
+    return graph_variant(key.name(chosen), chosen.header, graph, key)
+
+
+def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: VariantKey) -> Variant:
+    """An operator that computes a graph in the key's dtype and precision; `header` stands at the
+    top of its files."""
+    plan = plan_module(pipeline.run(graph, dump_pass), key.dtype, precision=key.precision)
     dump_plan(name, plan)
-    cuda = cuda_source(plan, (*chosen.header, "", *_overview(graph, plan)))
+    cuda = cuda_source(plan, (*header, "", *_overview(graph, plan)))
     dump_cuda(name, cuda.text)
     tensors = (*graph.inputs, *graph.tensors)
     shown = {b.name: shown_name(n) for b, n in zip(plan.arguments, tensors, strict=True)}
     about = f"The PyTorch operator {name}: checks its tensors and runs the chain in {name}.cu."
     binding = binding_source(
-        plan, cuda.launchers, name, (*chosen.header, "", about), shown, _batches(graph)
+        plan, cuda.launchers, name, (*header, "", about), shown, _batches(graph)
     )
     return Variant(
         name,

@@ -50,7 +50,15 @@ class Bound:
         for alternative in (expected, self.eager, *self.samples):
             special = ~alternative.isfinite()
             right |= special & _same(actual, alternative)
-        return ~right
+        return ~(right | self._lost)
+
+    @property
+    def _lost(self) -> Tensor:
+        """Where a sum on the way may overflow."""
+        lost = torch.zeros_like(self.exact, dtype=torch.bool)
+        for sample in self.samples:
+            lost |= sample.isnan()
+        return lost & ~self.exact.isnan()
 
     def excess(self, actual: Tensor) -> Tensor:
         """Each element's error in units of what is allowed; infinite where a special value is

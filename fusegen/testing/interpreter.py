@@ -10,9 +10,10 @@ Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf, nan
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.casting import CAST, NARROW
 from fusegen.ops.record import Composite
 from fusegen.ops.twin import render
-from fusegen.testing.rounding import Precision, rounding_error
+from fusegen.testing.rounding import Precision, overflows, rounding_error
 
 Sizes = Mapping[str, int]
 Values = Mapping[Node, Tensor]
@@ -39,7 +40,10 @@ def exact(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor
 def perturbed(
     graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
 ) -> tuple[Tensor, ...]:
-    """The graph's roots with rounding errors whose signs are drawn from `seed`."""
+    """The graph's roots with rounding errors whose signs are drawn from `seed`.
+
+    What leaves the range of its dtype is infinite, and NaN where a sum may do so on the way.
+    """
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
     def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
@@ -48,12 +52,16 @@ def perturbed(
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
         if not node.dtype.is_float or not value.numel():
             return value
-        size = rounding_error(node, value, operands, precision, lambda: magnitudes(node, operands))
+        by_magnitudes = functools.partial(magnitudes, node, operands)
+        size = rounding_error(node, value, operands, precision, by_magnitudes)
         if size is None:
             return value
         signs = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
         moved = torch.where(signs, value + size, value - size)
-        return torch.where(value.isfinite(), moved, value)
+        moved = torch.where(value.isfinite(), moved, value)
+        moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)
+        lost = overflows(node, value, operands, by_magnitudes)
+        return moved if lost is None else torch.where(lost & value.isfinite(), nan, moved)
 
     return _evaluate(graph.roots, _given(graph, tensors), sizes, perturb)
 

@@ -16,8 +16,16 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
-from fusegen.ops.record import Concatenation, LibraryCall, Monoid, Pointwise, Product, Reduction
-from fusegen.ops.record import Reshape, View
+from fusegen.ops.record import (
+    Concatenation,
+    LibraryCall,
+    Monoid,
+    Pointwise,
+    Product,
+    Reduction,
+    Reshape,
+    View,
+)
 
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
@@ -78,6 +86,24 @@ def rounding_error(
         terms = operands[1][0].numel()
         return stored + _walk(node, terms, precision.convolution) * of_magnitudes()
     assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
+    return None
+
+
+def overflows(
+    node: Node, value: Tensor, operands: Sequence[Tensor], of_magnitudes: Callable[[], Tensor]
+) -> Tensor | None:
+    """Where a sum on the way to the node's `value` may leave the range of the type that it is
+    accumulated in, whatever becomes of it then; None for an operation that sums nothing."""
+    operation = node.operation
+    greatest = torch.finfo(getattr(torch, node.dtype.compute.value)).max
+    if isinstance(operation, Reduction):
+        if operation.monoid is Monoid.MOMENTS:
+            return value > greatest
+        if operation.monoid in (Monoid.SUM, Monoid.MEAN):
+            return _over(node, operands[0].abs(), torch.sum) > greatest
+        return None
+    if isinstance(operation, (Product, LibraryCall)):
+        return of_magnitudes() > greatest
     return None
 
 

@@ -75,7 +75,7 @@ def _symbols(graph: Graph) -> list[str]:
 def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
     """The values of a size that keep every input small, the others being 1 until chosen."""
     placeholders = (*graph.inputs, *graph.tensors)
-    others = {symbol: 1 for symbol in _symbols(graph)} | dict(chosen)
+    others = dict.fromkeys(_symbols(graph), 1) | dict(chosen)
 
     def greatest(size: int) -> int:
         known = others | {name: size}

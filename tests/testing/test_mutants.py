@@ -53,10 +53,14 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("all zeros", CHAIN, r"(y|output\w*)_vector\[element\] = \w+;", r"\1_vector[element] = 0;"),
+    Mutant(
+        "all zeros", CHAIN, r"(y|output\w*)_vector\[element\] = \w+;", r"\1_vector[element] = 0;"
+    ),
     Mutant("tanh for the exact gelu", CHAIN, r"gelu_none\(", "gelu_tanh("),
     Mutant("a bias left out", CHAIN, r"\+ fc_bias_value", "+ 0 * fc_bias_value"),
-    Mutant("a group short of a column", CHAIN, r"row_end = is_active \? 6", "row_end = is_active ? 5"),
+    Mutant(
+        "a group short of a column", CHAIN, r"row_end = is_active \? 6", "row_end = is_active ? 5"
+    ),
     Mutant("weights of the next group", CHAIN, r"\(row % 4\) \* 6", "((row + 1) % 4) * 6"),
     Mutant("the last tile left out", CHAIN, r"divide_up\(rows, 64\)", "((rows + 32) / 64)"),
     Mutant(
@@ -66,7 +70,9 @@ MUTANTS = (
         "accumulators[i][j] = convert<float>(convert<bfloat16>(accumulators[i][j] + step[i][j]));",
     ),
     Mutant("the end of K left out", CHAIN, r"first_depth < depths;", "first_depth + 8 < depths;"),
-    Mutant("eps outside the root", CHAIN, r"fusegen::rsqrt\(add\)", "(fusegen::rsqrt(div) + 1e-05f)"),
+    Mutant(
+        "eps outside the root", CHAIN, r"fusegen::rsqrt\(add\)", "(fusegen::rsqrt(div) + 1e-05f)"
+    ),
     Mutant("a missing barrier", CHAIN, r"__syncthreads\(\);  // the next step", "// the next step"),
     Mutant("strides ignored", CHAIN, r"is_contiguous\(x_strides, [^)]*\)", "true"),
     Mutant(
@@ -75,13 +81,27 @@ MUTANTS = (
         r"squared = deviation \* deviation",
         "squared = (deviation + mean) * (deviation + mean) - mean * mean",
     ),
-    Mutant("NaN lost by a maximum", ROWS, r"maximum\(value, x\)", "(value > x ? value : x)", REDUCTIONS),
+    Mutant(
+        "NaN lost by a maximum", ROWS, r"maximum\(value, x\)", "(value > x ? value : x)", REDUCTIONS
+    ),
     Mutant("exponentials not shifted", ROWS, r"- amax;", "- 0 * amax;"),
     Mutant("the biased variance", ROWS, r"/ 36\.0f", "/ 37.0f"),
-    Mutant("a row short of a column", ROWS, r"row_end = is_active \? end", "row_end = is_active ? end - 1"),
+    Mutant(
+        "a row short of a column",
+        ROWS,
+        r"row_end = is_active \? end",
+        "row_end = is_active ? end - 1",
+    ),
     Mutant("operands exchanged", ROWS, r"= x_value - y_value", "= y_value - x_value"),
-    Mutant("a row not written", ROWS, r"lane == 0 && is_active", "lane == 0 && row != 2 && is_active"),
-    Mutant("a merge of lanes left out", ROWS, r"reduce_lanes<32>\(sum_state\)", "reduce_lanes<16>(sum_state)"),
+    Mutant(
+        "a row not written", ROWS, r"lane == 0 && is_active", "lane == 0 && row != 2 && is_active"
+    ),
+    Mutant(
+        "a merge of lanes left out",
+        ROWS,
+        r"reduce_lanes<32>\(sum_state\)",
+        "reduce_lanes<16>(sum_state)",
+    ),
 )
 
 

@@ -1,0 +1,95 @@
+"""What the derived bounds accept and reject, for given numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.testing.bounds import Bound, bounds
+from fusegen.testing.rounding import TF32_UNIT, Precision
+from tests.emulated import apply, graph, value
+
+SIZES = {"n": 5}
+
+
+def bound(of: Graph, x: Tensor, eager: Tensor, precision: Precision | None = None) -> Bound:
+    (found,) = bounds(of, [x], [eager], SIZES, precision or Precision())
+    return found
+
+
+def layer_norm() -> Graph:
+    x = value("x", "n", 64)
+    return graph([x], apply("layer_norm", x, normalized_shape=(64,)))
+
+
+def test_a_variance_in_one_pass_is_rejected() -> None:
+    torch.manual_seed(0)
+    x = 1e4 + torch.randn(5, 64)
+    right = F.layer_norm(x, (64,))
+    variance = (x * x).mean(1, keepdim=True) - x.mean(1, keepdim=True) ** 2
+    wrong = (x - x.mean(1, keepdim=True)) * (variance.clamp(min=0) + 1e-5).rsqrt()
+    limit = bound(layer_norm(), x, right)
+    assert not limit.violations(right).any()
+    assert limit.violations(wrong).sum() > 32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_approximate_gelu_is_rejected(dtype: torch.dtype) -> None:
+    x = torch.linspace(-3, 3, 320).reshape(5, 64).to(dtype)
+    node = value("x", "n", 64, dtype=DType(str(dtype).removeprefix("torch.")))
+    exact = F.gelu(x.double()).to(dtype)
+    limit = bound(graph([node], apply("gelu", node)), x, exact)
+    assert not limit.violations(exact).any()
+    assert limit.violations(F.gelu(x, approximate="tanh")).any()
+
+
+def test_products_of_another_precision_are_rejected_unless_allowed() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(5, 256)
+    node = value("x", "n", 256)
+    product = apply("matmul", node, apply("transpose", node, dim0=0, dim1=1))
+    right = x @ x.T
+    low = x.bfloat16().float() @ x.bfloat16().float().T
+    strict = bound(graph([node], product), x, right)
+    loose = bound(graph([node], product), x, right, Precision(product=2.0**-8))
+    tf32 = bound(graph([node], product), x, right, Precision(product=TF32_UNIT))
+    assert not strict.violations(right).any()
+    assert strict.violations(low).any() and not loose.violations(low).any()
+    assert strict.allowed.max() < tf32.allowed.max() < loose.allowed.max()
+
+
+def test_special_values_must_be_where_they_belong() -> None:
+    x = torch.tensor([[math.nan, 1.0, math.inf, -math.inf, 0.0]]).expand(5, 5)
+    node = value("x", "n", 5)
+    limit = bound(graph([node], apply("relu", node)), x, F.relu(x))
+    assert not limit.violations(F.relu(x)).any()
+    without_nan = torch.where(x > 0, x, 0.0)
+    assert limit.violations(without_nan)[0].tolist() == [True, False, False, False, False]
+    assert limit.violations(torch.full_like(x, math.inf))[0].tolist() == [
+        *(True, True, False, True, True)
+    ]
+
+
+def test_a_sum_that_overflows_on_the_way_may_become_anything() -> None:
+    x = torch.tensor([[3e38, 3e38, -3e38, -3e38]]).expand(5, 4)
+    node = value("x", "n", 4)
+    limit = bound(graph([node], apply("sum", node, dim=1)), x, torch.zeros(5))
+    for result in (0.0, math.inf, math.nan):
+        assert not limit.violations(torch.full((5,), result)).any()
+    small = bound(graph([node], apply("sum", node, dim=1)), x / 4, torch.zeros(5))
+    assert small.violations(torch.full((5,), math.nan)).all()
+
+
+def test_integers_are_exact() -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0]]).expand(5, 3)
+    node = value("x", "n", 3)
+    right = x.argmax(1)
+    limit = bound(graph([node], apply("argmax", node, dim=1)), x, right)
+    assert not limit.violations(right).any()
+    assert limit.violations(right - 1).all()
