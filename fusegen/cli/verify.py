@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fusegen.cli import options
+from fusegen.errors import FusegenError
 
 if TYPE_CHECKING:
     from fusegen.testing.subject import Subject
@@ -59,6 +61,10 @@ def add_parser(commands: options.Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if find_spec("hypothesis") is None:
+        raise FusegenError(
+            "hypothesis, which draws the cases, is not installed", "pip install 'fusegen[verify]'"
+        )
     from fusegen.cli import console
     from fusegen.testing.subject import Subject
     from fusegen.testing.verification import verify

@@ -80,7 +80,7 @@ def _run(
         variant.request(subject.target, architectures, check=not on_gpu)
     )
     if not hasattr(getattr(torch.ops, namespace), name):
-        torch.ops.load_library(library)
+        torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     operator = getattr(getattr(torch.ops, namespace), name)
     with emulation(case.order, check=not on_gpu), torch.no_grad():
         return as_tuple(operator(*tensors))

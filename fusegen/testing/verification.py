@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, errors, given, seed, settings
 
+from fusegen.compiler.sizes import check_sizes
+from fusegen.ir.dtypes import DType
 from fusegen.testing.case import Case
 from fusegen.testing.checks import Finding, Unsuitable, check_case
 from fusegen.testing.parting import first_parting
@@ -71,8 +73,10 @@ def verify(
     """Check a model's kernels on up to `examples` cases within `seconds`.
 
     The same `seed` draws the same cases. `sizes` fixes symbolic sizes. `progress` is told how many
-    cases are done. Raises what a build raises.
+    cases are done. Raises FusegenError for a size that the model does not have, and what a build
+    raises.
     """
+    check_sizes(subject.graph(DType.FLOAT32), sizes or {})
     start = time.monotonic()
     tally = _Tally()
 

@@ -13,7 +13,7 @@ from fusegen.cli import check
 from fusegen.cli.main import main
 from fusegen.errors import Diagnostic, FusegenError, Severity, SourceError
 
-COMMANDS = ("compile", "check", "explain", "run", "doctor")
+COMMANDS = ("compile", "check", "explain", "run", "verify", "doctor")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
@@ -38,6 +38,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["explain", "a.fuse", "--size", "batch=-1"],
         ["compile", "a.fuse", "--target", "tpu"],
         ["run", "a.fuse", "--dtype", "int4"],
+        ["verify", "a.fuse", "--examples", "0"],
+        ["verify", "a.fuse", "--seconds", "soon"],
         ["doctor", "--unknown"],
     ],
 )
