@@ -20,12 +20,13 @@ SKELETON = """
 accumulators batch_index batches begin block block_column blocks chunk chunk_lines column
 column_tile column_tiles columns count depth depths element empty end first first_column
 first_depth first_of_part first_row full grid group groups half i index inside is_active is_last j
-lane lanes left_map left_run left_size left_start left_tile middle order own_row packed pair part
-part_columns part_end parts phase previous processors product_column product_row right_map
-right_run right_start right_tile ring ring_bytes row row_end row_in_block row_tile row_tiles rows
-shared stage stage_size stage_tiles stages step steps stream stride tensor_tiles thread
-thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end
-tile_first_column tile_first_row tile_row tile_rows tiles turn vector warpgroup wide
+lane lanes left_batch_stride left_map left_matrices left_run left_size left_start left_stride
+left_tile middle order own_row packed pair part part_columns part_end partial parts phase previous
+processors product_column product_row right_batch_stride right_map right_matrices right_run
+right_start right_stride right_tile ring ring_bytes row row_end row_in_block row_tile row_tiles
+rows shared skinny_kernel stage stage_size stage_tiles stages step steps stream stride
+tensor_tiles thread thread_column thread_row threads tile tile_column tile_columns tile_depth
+tile_end tile_first_column tile_first_row tile_row tile_rows tiles turn vector warpgroup wide
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """

@@ -4,53 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, loaded, stored
+from fusegen.codegen.c_text import compute_type, loaded
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
-from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
-from fusegen.codegen.scope import Scope, stored_integers
-from fusegen.codegen.statements import Statements
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.skinny_product import SkinnyText, skinny_text
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
-from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import Integer
-from fusegen.plan.expressions import Accumulator, Expression, walk
-from fusegen.plan.kernels import (
-    ElementEpilogue,
-    GroupEpilogue,
-    PartialEpilogue,
-    ProductPlan,
-    RowProgram,
-    Store,
+from fusegen.codegen.tile_epilogue import (
+    RowEpilogueText,
+    element_lines,
+    epilogue_values,
+    product_integers,
+    row_epilogue,
 )
+from fusegen.plan.kernels import ElementEpilogue, ProductPlan
 
 THREADS = 256
 THREAD_COLUMNS = 16
-
-
-@dataclass(frozen=True)
-class TileSlot:
-    """A tile's worth of values in shared memory: name, type and where it starts."""
-
-    name: str
-    type: str
-    offset: int
-
-
-@dataclass(frozen=True)
-class RowEpilogueText:
-    """An epilogue over the tile's rows: `row` and the bounds of its columns as expressions.
-
-    `groups` rows of the program lie beside each other in a row of the tile, each `width` wide.
-    """
-
-    program: ProgramText
-    slots: tuple[TileSlot, ...]
-    shared_bytes: int
-    pitch: int
-    lanes: int
-    groups: int
-    width: int
-    is_partial: bool
 
 
 @dataclass(frozen=True)
@@ -74,6 +44,7 @@ class ProductText:
     element_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
+    skinny: SkinnyText | None
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
@@ -81,16 +52,16 @@ class ProductText:
 def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
-    _, values, _ = _parts(epilogue)
-    scope = Scope.of((plan.left, plan.right, *values), plan.written, _integers(plan))
+    values = (plan.left, plan.right, *epilogue_values(epilogue))
+    scope = Scope.of(values, plan.written, product_integers(plan))
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
-    element_lines: tuple[str, ...] = ()
-    row_epilogue = None
+    lines: tuple[str, ...] = ()
+    rows = None
     if isinstance(epilogue, ElementEpilogue):
-        element_lines = _element_lines(epilogue, scope)
+        lines = element_lines(epilogue, scope, "accumulators[i][j]")
     else:
-        row_epilogue = _row_epilogue(plan, epilogue, scope)
+        rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
     return ProductText(
         KernelText.of(plan, scope),
         accumulator,
@@ -106,83 +77,27 @@ def product_text(plan: ProductPlan) -> ProductText:
         loaded(load(plan.right), plan.right.dtype),
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
-        element_lines,
-        row_epilogue,
+        lines,
+        rows,
         _tensor_form(plan, scope),
+        _skinny_form(plan, scope),
     )
 
 
 def _tensor_form(plan: ProductPlan, host: Scope) -> TensorProductText | None:
     if plan.tensor_cores is None:
         return None
-    _, values, _ = _parts(plan.epilogue)
-    inner = Scope.of(values, plan.written, _integers(plan), is_packed=True)
-    return tensor_product_text(plan, plan.tensor_cores, inner, host)
+    return tensor_product_text(plan, plan.tensor_cores, _inner_scope(plan), host)
 
 
-def _integers(plan: ProductPlan) -> tuple[Integer, ...]:
-    axes = plan.axes
-    stores, _, integers = _parts(plan.epilogue)
-    axis_integers = (axes.batch, axes.row, axes.column, axes.depth)
-    sizes = (axes.batches, axes.rows, axes.columns, axes.depths)
-    return (*axis_integers, *sizes, *stored_integers(stores), *integers)
+def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
+    if plan.skinny is None:
+        return None
+    return skinny_text(plan, plan.skinny, _inner_scope(plan), host)
 
 
-def _parts(
-    epilogue: ElementEpilogue | GroupEpilogue | PartialEpilogue,
-) -> tuple[tuple[Store, ...], tuple[Expression, ...], tuple[Integer, ...]]:
-    """An epilogue's stores, values, and further integer expressions."""
-    if isinstance(epilogue, ElementEpilogue):
-        return epilogue.stores, tuple(s.value for s in epilogue.stores), ()
-    program = epilogue.program
-    stores = [s for phase in program.phases for s in phase.stores] + [*program.row_stores]
-    return tuple(stores), program.values, (program.domain.row, program.domain.column)
-
-
-def _element_lines(epilogue: ElementEpilogue, scope: Scope) -> tuple[str, ...]:
-    values = tuple(store.value for store in epilogue.stores)
-    known: dict[Expression, str] = {
-        e: "accumulators[i][j]" for e in walk(values) if isinstance(e, Accumulator)
-    }
-    load = scalar_load(scope)
-    statements = Statements(scope.names, scope.symbols, load, load, known)
-    for store in epilogue.stores:
-        value = statements.value(store.value)
-        target = f"{scope.buffer(store.buffer)}[{scope.text(store.position)}]"
-        converted = stored(value, store.value.dtype, store.buffer.dtype)
-        statements.lines.append(f"{target} = {converted};")
-    return statements.drain()
-
-
-def _row_epilogue(
-    plan: ProductPlan, epilogue: GroupEpilogue | PartialEpilogue, scope: Scope
-) -> RowEpilogueText:
-    tile = plan.tile
-    pitch = tile.pitch
-    slots, used = _slots(epilogue.program, plan.accumulator, tile.rows * pitch, scope)
-    is_partial = isinstance(epilogue, PartialEpilogue)
-    width = tile.columns if isinstance(epilogue, PartialEpilogue) else epilogue.width
-    groups = 1 if is_partial else tile.used_columns // width
-    within = "first_column - tile_first_column" if is_partial else f"group * {width} + first_column"
-    program = program_text(
-        epilogue.program,
-        scope,
-        vector=1,
-        slots=MemorySlots(lambda slot: f"{slots[slot].name} + tile_row * {pitch} + {within}"),
-        merge=f"reduce_lanes<{epilogue.lanes}>({{}})",
-    )
-    return RowEpilogueText(program, slots, used, pitch, epilogue.lanes, groups, width, is_partial)
-
-
-def _slots(
-    program: RowProgram, accumulator: DType, elements: int, scope: Scope
-) -> tuple[tuple[TileSlot, ...], int]:
-    """The slots, of which the first holds the product's tile, and the bytes they take."""
-    slots = []
-    offset = 0
-    for number, dtype in enumerate(program.slots or (accumulator,)):
-        name = "tile" if number == 0 else scope.names.fresh(f"tile_{number}")
-        offset = -(-offset // 16) * 16
-        slots.append(TileSlot(name, compute_type(dtype), offset))
-        offset += elements * dtype.itemsize
-    return tuple(slots), offset
+def _inner_scope(plan: ProductPlan) -> Scope:
+    """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
+    whose own operands come otherwise."""
+    values = epilogue_values(plan.epilogue)
+    return Scope.of(values, plan.written, product_integers(plan), is_packed=True)

@@ -297,12 +297,24 @@ class TensorCores:
 
 
 @dataclass(frozen=True)
+class SkinnyForm:
+    """The form of a product for few rows: a block reads `columns` columns of the right operand
+    once, over the whole depth. There is one kernel for each of `rows`, the most rows it takes."""
+
+    rows: tuple[int, ...]
+    columns: int
+    left: MatrixView
+    right: MatrixView
+
+
+@dataclass(frozen=True)
 class ProductPlan(KernelPlan):
     """A batched matrix product on a shared-memory tile, and what is done with each element.
 
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
     column); the flags tell whether neighbours in depth are neighbours in memory. Where
-    `tensor_cores` is given, the launcher takes that form for tensors and devices that allow it.
+    `tensor_cores` or `skinny` are given, the launcher takes that form for tensors and devices that
+    allow it.
     """
 
     axes: ProductAxes
@@ -314,6 +326,7 @@ class ProductPlan(KernelPlan):
     tile: Tile
     epilogue: Epilogue
     tensor_cores: TensorCores | None = None
+    skinny: SkinnyForm | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:

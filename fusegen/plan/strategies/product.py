@@ -30,6 +30,7 @@ from fusegen.plan.kernels import (
     Tile,
 )
 from fusegen.plan.phases import build_program
+from fusegen.plan.skinny import skinny_form
 from fusegen.plan.strategies.row_forms import WARP
 from fusegen.plan.strategies.rows import (
     finish,
@@ -202,6 +203,8 @@ def _plan(
     hints = context.hints
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
+    is_partial = isinstance(epilogue, PartialEpilogue)
+    skinny = skinny_form(left, right, axes, width, is_partial)
     product_flops = 2 * hints.value(node.type.count * axes.depths)
     cost = Cost(
         work.reads + hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes),
@@ -225,6 +228,7 @@ def _plan(
         tile,
         epilogue,
         cores,
+        skinny,
     )
 
 

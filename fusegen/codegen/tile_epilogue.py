@@ -1,0 +1,125 @@
+"""The text of a product's epilogue where each element, or the tile in shared memory, is at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import compute_type, stored
+from fusegen.codegen.loops import scalar_load
+from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
+from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.codegen.statements import Statements
+from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer
+from fusegen.plan.expressions import Accumulator, Expression, walk
+from fusegen.plan.kernels import (
+    ElementEpilogue,
+    Epilogue,
+    GroupEpilogue,
+    PartialEpilogue,
+    ProductPlan,
+    RowProgram,
+    Store,
+    Tile,
+)
+
+
+@dataclass(frozen=True)
+class TileSlot:
+    """A tile's worth of values in shared memory: name, type and where it starts."""
+
+    name: str
+    type: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class RowEpilogueText:
+    """An epilogue over the tile's rows: `row` and the bounds of its columns as expressions.
+
+    `groups` rows of the program lie beside each other in a row of the tile, each `width` wide.
+    """
+
+    program: ProgramText
+    slots: tuple[TileSlot, ...]
+    shared_bytes: int
+    pitch: int
+    lanes: int
+    groups: int
+    width: int
+    is_partial: bool
+
+
+def product_integers(plan: ProductPlan) -> tuple[Integer, ...]:
+    """The integer expressions of a product's text: its axes and sizes, and those of its stores."""
+    axes = plan.axes
+    stores, _, integers = _parts(plan.epilogue)
+    axis_integers = (axes.batch, axes.row, axes.column, axes.depth)
+    sizes = (axes.batches, axes.rows, axes.columns, axes.depths)
+    return (*axis_integers, *sizes, *stored_integers(stores), *integers)
+
+
+def epilogue_values(epilogue: Epilogue) -> tuple[Expression, ...]:
+    """What an epilogue computes."""
+    return _parts(epilogue)[1]
+
+
+def _parts(
+    epilogue: Epilogue,
+) -> tuple[tuple[Store, ...], tuple[Expression, ...], tuple[Integer, ...]]:
+    """An epilogue's stores, values, and further integer expressions."""
+    if isinstance(epilogue, ElementEpilogue):
+        return epilogue.stores, tuple(s.value for s in epilogue.stores), ()
+    program = epilogue.program
+    stores = [s for phase in program.phases for s in phase.stores] + [*program.row_stores]
+    return tuple(stores), program.values, (program.domain.row, program.domain.column)
+
+
+def element_lines(epilogue: ElementEpilogue, scope: Scope, accumulator: str) -> tuple[str, ...]:
+    """The statements for one element of the product, which is `accumulator`."""
+    values = tuple(store.value for store in epilogue.stores)
+    known: dict[Expression, str] = {
+        e: accumulator for e in walk(values) if isinstance(e, Accumulator)
+    }
+    load = scalar_load(scope)
+    statements = Statements(scope.names, scope.symbols, load, load, known)
+    for store in epilogue.stores:
+        value = statements.value(store.value)
+        target = f"{scope.buffer(store.buffer)}[{scope.text(store.position)}]"
+        converted = stored(value, store.value.dtype, store.buffer.dtype)
+        statements.lines.append(f"{target} = {converted};")
+    return statements.drain()
+
+
+def row_epilogue(
+    epilogue: GroupEpilogue | PartialEpilogue, tile: Tile, accumulator: DType, scope: Scope
+) -> RowEpilogueText:
+    """An epilogue over the rows of `tile` in shared memory."""
+    pitch = tile.pitch
+    slots, used = _slots(epilogue.program, accumulator, tile.rows * pitch, scope)
+    is_partial = isinstance(epilogue, PartialEpilogue)
+    width = tile.columns if isinstance(epilogue, PartialEpilogue) else epilogue.width
+    groups = 1 if is_partial else tile.used_columns // width
+    within = "first_column - tile_first_column" if is_partial else f"group * {width} + first_column"
+    program = program_text(
+        epilogue.program,
+        scope,
+        vector=1,
+        slots=MemorySlots(lambda slot: f"{slots[slot].name} + tile_row * {pitch} + {within}"),
+        merge=f"reduce_lanes<{epilogue.lanes}>({{}})",
+    )
+    return RowEpilogueText(program, slots, used, pitch, epilogue.lanes, groups, width, is_partial)
+
+
+def _slots(
+    program: RowProgram, accumulator: DType, elements: int, scope: Scope
+) -> tuple[tuple[TileSlot, ...], int]:
+    """The slots, of which the first holds the product's tile, and the bytes they take."""
+    slots = []
+    offset = 0
+    for number, dtype in enumerate(program.slots or (accumulator,)):
+        name = "tile" if number == 0 else scope.names.fresh(f"tile_{number}")
+        offset = -(-offset // 16) * 16
+        slots.append(TileSlot(name, compute_type(dtype), offset))
+        offset += elements * dtype.itemsize
+    return tuple(slots), offset
