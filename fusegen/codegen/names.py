@@ -30,16 +30,17 @@ tile_end tile_first_column tile_first_row tile_row tile_rows tiles turn vector w
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
-All Any ArgMaximum ArgMinimum LogSumExp Major Maximum Mean Minimum Moments Product SteppedDivision
-Strides Sum Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector assert bfloat16 blockDim
-blockIdx cluster_rank cluster_sync convert decrease_registers dim3 divide_up encode_tensor_map
-errno float16 fusegen fusegen_dynamic_shared fusegen_emulator fusegen_emulator_dynamic_shared
-fusegen_emulator_take_error gridDim grid_of has_clusters has_wgmma increase_registers int16_t
-int32_t int64_t int8_t is_aligned is_contiguous linux load_vector mbarrier_arrive
-mbarrier_arrive_expect mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims processor_count
-reduce_block reduce_cluster reduce_lanes reduce_outer shared_bytes std store_vector threadIdx
-tma_load_3d uint8_t unix warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major
-wgmma_fence wgmma_k wgmma_m wgmma_wait
+All Any ArgMaximum ArgMinimum LogSumExp Major Maximum Mean Minimum Moments Neighbours Product
+SteppedDivision Strides Sum Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector assert
+bfloat16 blockDim blockIdx cache_bytes cluster_rank cluster_sync convert decrease_registers dim3
+divide_up encode_tensor_map errno float16 fusegen fusegen_dynamic_shared fusegen_emulator
+fusegen_emulator_dynamic_shared fusegen_emulator_take_error gridDim grid_of has_clusters has_wgmma
+increase_registers int16_t int32_t int64_t int8_t is_aligned is_contiguous linux load_vector
+mbarrier_arrive mbarrier_arrive_expect mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims
+processor_count reduce_block reduce_cluster reduce_lanes reduce_outer shared_bytes
+shared_memory_limit skinny_product std store_vector threadIdx tma_load_3d uint8_t unix warpSize
+wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m
+wgmma_wait
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 
