@@ -173,17 +173,18 @@ inline void check_extreme(const char* operation, int64_t values_per_result) {
 // One run of the chain on the device and current stream of its tensors.
 class Run {
 public:
-    // `arguments` are all tensors handed in, at least one.
-    explicit Run(std::initializer_list<Tensor> arguments)
-        : first_(*arguments.begin())
+    // `arguments` are all tensors handed in, at least one, which outlive the run. Not copies: each
+    // would count references up and down.
+    explicit Run(std::initializer_list<const Tensor*> arguments)
+        : first_(**arguments.begin())
 #ifndef FUSEGEN_EMULATE
           ,
           guard_(first_.get_device_index())
 #endif
     {
 #ifdef FUSEGEN_EMULATE
-        for (const Tensor& argument : arguments) {
-            expose(argument, true);
+        for (const Tensor* argument : arguments) {
+            expose(*argument, true);
         }
 #endif
     }
@@ -284,7 +285,7 @@ public:
     }
 
 private:
-    const Tensor first_;
+    const Tensor& first_;
 
     template <class Argument>
     static StableIValue stack_value(const Argument& argument) {
