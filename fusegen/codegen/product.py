@@ -17,7 +17,7 @@ from fusegen.codegen.tile_epilogue import (
     product_integers,
     row_epilogue,
 )
-from fusegen.plan.kernels import ElementEpilogue, ProductPlan
+from fusegen.plan.kernels import ElementEpilogue, ProductPlan, TensorCores
 
 THREADS = 256
 THREAD_COLUMNS = 16
@@ -44,6 +44,7 @@ class ProductText:
     element_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
+    narrow: TensorProductText | None
     skinny: SkinnyText | None
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
@@ -79,15 +80,19 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.right_depth_contiguous,
         lines,
         rows,
-        _tensor_form(plan, scope),
+        _tensor_form(plan, plan.tensor_cores, "tensor", scope),
+        _tensor_form(plan, plan.narrow, "narrow_tensor", scope),
         _skinny_form(plan, scope),
     )
 
 
-def _tensor_form(plan: ProductPlan, host: Scope) -> TensorProductText | None:
-    if plan.tensor_cores is None:
+def _tensor_form(
+    plan: ProductPlan, cores: TensorCores | None, name: str, host: Scope
+) -> TensorProductText | None:
+    if cores is None:
         return None
-    return tensor_product_text(plan, plan.tensor_cores, _inner_scope(plan), host)
+    kernel = f"{plan.name}_{name}_kernel"
+    return tensor_product_text(plan, cores, kernel, _inner_scope(plan), host)
 
 
 def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:

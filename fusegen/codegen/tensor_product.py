@@ -62,6 +62,7 @@ class TensorProductText:
     if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
     """
 
+    kernel: str
     parameters: tuple[str, ...]
     arguments: tuple[str, ...]
     rows: int
@@ -91,9 +92,10 @@ class TensorProductText:
 
 
 def tensor_product_text(
-    plan: ProductPlan, cores: TensorCores, scope: Scope, host: Scope
+    plan: ProductPlan, cores: TensorCores, kernel: str, scope: Scope, host: Scope
 ) -> TensorProductText:
-    """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
+    """Fill the skeleton from the plan: `kernel` is the kernel's name, `scope` its own, `host` the
+    launcher's."""
     epilogue = plan.epilogue
     elements = program = None
     width = cores.columns
@@ -109,6 +111,7 @@ def tensor_product_text(
         width = epilogue.width
     operands = operand_texts(plan, cores, host)
     return TensorProductText(
+        kernel,
         scope.parameters,
         (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope)),
         cores.rows,

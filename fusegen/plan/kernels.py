@@ -314,7 +314,7 @@ class ProductPlan(KernelPlan):
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
     column); the flags tell whether neighbours in depth are neighbours in memory. Where
     `tensor_cores` or `skinny` are given, the launcher takes that form for tensors and devices that
-    allow it.
+    allow it; `narrow` stands in for `tensor_cores` where that has too few tiles for the device.
     """
 
     axes: ProductAxes
@@ -326,6 +326,7 @@ class ProductPlan(KernelPlan):
     tile: Tile
     epilogue: Epilogue
     tensor_cores: TensorCores | None = None
+    narrow: TensorCores | None = None
     skinny: SkinnyForm | None = None
 
     @property

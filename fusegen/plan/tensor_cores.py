@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusegen.ir.dtypes import DType
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import ProductAxes, TensorCores
@@ -21,6 +23,12 @@ STAGES = {WIDE: 4, NARROW: 6}
 # stores with one access: a result with an odd number of columns has none.
 BLOCK_COLUMNS = 8
 PAIR = 2
+
+
+# Where wide tiles would occupy half of the multiprocessors or fewer: tiles of 8 KB or 4 KB of the
+# right operand a step, of which as many steps are in flight as it takes to keep memory busy.
+SMALL, SMALLEST = 64, 32
+STAGES_OF_NARROW = {SMALL: 8, SMALLEST: 10}
 
 
 def tensor_cores(
@@ -52,3 +60,27 @@ def tensor_cores(
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
     return TensorCores(ROWS, columns, depth, STAGES[columns], left_view, right_view)
+
+
+def narrow_form(
+    cores: TensorCores, axes: ProductAxes, width: int | None, processors: int
+) -> TensorCores | None:
+    """The form that stands in for `cores` where twice its tiles are not more than `processors`;
+    None where there is no such size, or the operands are not of 16 bits.
+
+    `width` is the number of neighbouring columns that an epilogue works on together, if any.
+    """
+    if cores.left.buffer.dtype not in TENSOR_DTYPES:
+        return None
+    batches, rows, columns = (s.constant for s in (axes.batches, axes.rows, axes.columns))
+    least = -(-columns // cores.columns) if columns is not None else 1
+    if least * (batches or 1) * -(-(rows or 1) // cores.rows) * 2 > processors:
+        return None
+    # The copy brings 64 neighbouring columns at once, where they are neighbours.
+    is_line_major = cores.right.major is Major.LINE
+    small_is_enough = columns is None or columns // SMALL * 4 >= processors * 3
+    sizes = (SMALL,) if is_line_major or small_is_enough else (SMALLEST, SMALL)
+    for size in sizes:
+        if size < cores.columns and (width is None or size % width == 0):
+            return replace(cores, columns=size, stages=STAGES_OF_NARROW[size])
+    return None

@@ -38,7 +38,7 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
-from fusegen.plan.tensor_cores import tensor_cores
+from fusegen.plan.tensor_cores import narrow_form, tensor_cores
 
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
@@ -203,6 +203,7 @@ def _plan(
     hints = context.hints
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
+    narrow = narrow_form(cores, axes, width, context.device.processors) if cores else None
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = skinny_form(left, right, axes, width, is_partial)
     product_flops = 2 * hints.value(node.type.count * axes.depths)
@@ -228,6 +229,7 @@ def _plan(
         tile,
         epilogue,
         cores,
+        narrow,
         skinny,
     )
 
