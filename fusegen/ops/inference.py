@@ -144,3 +144,22 @@ def complete_shape(shape: Shape, wanted: tuple[Integer, ...]) -> Shape:
         f"{show(shape)} cannot be reshaped to {show(wanted)}: the number of elements differs",
         f"{show(shape)} has {count} elements",
     )
+
+
+def require_window(size: Integer, input: TensorType) -> Integer:
+    """The number of windows along a dim, which must not be known to be below 1."""
+    if size.constant is not None and size.constant < 1:
+        raise OperationError(
+            f"the window is larger than the padded input {show(input.shape)}",
+            "use a smaller kernel or more padding",
+        )
+    return size
+
+
+def like_operand(operand: int) -> Inference:
+    """The inference of a result that has the type of one operand, as a gradient has."""
+
+    def infer(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+        return types[operand]
+
+    return infer

@@ -12,7 +12,7 @@ from fusegen.ops.layers import activations as activation_layers
 from fusegen.ops.layers import normalizations as normalization_layers
 from fusegen.ops.layers import products as product_layers
 from fusegen.ops.pointwise import activations, arithmetic, casting, functions, logic
-from fusegen.ops.primitive import library as primitive_library
+from fusegen.ops.primitive import convolutions, poolings
 from fusegen.ops.primitive import products as primitive_products
 from fusegen.ops.primitive import reductions as primitive_reductions
 from fusegen.ops.primitive import views as primitive_views
@@ -32,7 +32,8 @@ PRIMITIVES: tuple[Record, ...] = (
     *primitive_reductions.RECORDS,
     *primitive_views.RECORDS,
     *primitive_products.RECORDS,
-    *primitive_library.RECORDS,
+    *convolutions.RECORDS,
+    *poolings.RECORDS,
 )
 
 # The functions by the sections of the language reference.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import AttributeValue
 from fusegen.ops.composite import arithmetic, library, normalizations, products, reductions
-from fusegen.ops.primitive import library as primitive_library
+from fusegen.ops.primitive import convolutions, poolings
 from fusegen.ops.primitive import products as primitive_products
 from fusegen.ops.record import Record
 from tests.ops.examples import (
@@ -295,7 +295,7 @@ STRUCTURED: Mapping[Record, Examples] = {
     products.LINEAR: linear,
     primitive_products.MATRIX_PRODUCT: lambda: plain_product(batched=None),
     **VIEWS,
-    primitive_library.CONVOLUTION: primitive_convolution,
+    convolutions.CONVOLUTION: primitive_convolution,
     **{r: partial(convolution, n, transposed=False) for n, r in library.CONVOLUTIONS.items()},
     **{
         r: partial(convolution, n, transposed=True)
@@ -303,12 +303,6 @@ STRUCTURED: Mapping[Record, Examples] = {
     },
     **{r: partial(pooling, n, maximum=True) for n, r in library.MAX_POOLS.items()},
     **{r: partial(pooling, n, maximum=False) for n, r in library.AVG_POOLS.items()},
-    **{
-        r: partial(pooling, n, maximum=True, complete=True)
-        for n, r in primitive_library.MAX_POOLS.items()
-    },
-    **{
-        r: partial(pooling, n, maximum=False, complete=True)
-        for n, r in primitive_library.AVG_POOLS.items()
-    },
+    **{r: partial(pooling, n, maximum=True, complete=True) for n, r in poolings.MAX_POOLS.items()},
+    **{r: partial(pooling, n, maximum=False, complete=True) for n, r in poolings.AVG_POOLS.items()},
 }

@@ -11,7 +11,7 @@ from fusegen.ops.composite.define import composite
 from fusegen.ops.composite.normalizations import group_size
 from fusegen.ops.operands import unpack
 from fusegen.ops.parameters import BIAS, INPUT, flag, integer, integers, tensor
-from fusegen.ops.primitive import library
+from fusegen.ops.primitive import convolutions, poolings
 from fusegen.ops.record import Composite, Decomposition, LibraryCall, OperationError
 
 
@@ -96,7 +96,7 @@ def _convolution(rank: int) -> Decomposition:
         else:
             padding = _require_at_least("padding", 0, for_each_dim(attributes, "padding", rank))
         result = build.call(
-            library.CONVOLUTION,
+            convolutions.CONVOLUTION,
             (_batched(name, x, rank), weight),
             stride=stride,
             padding=padding,
@@ -129,7 +129,7 @@ def _transposed_convolution(rank: int) -> Decomposition:
                 f"dilation {dilation}"
             )
         result = build.call(
-            library.CONVOLUTION,
+            convolutions.CONVOLUTION,
             (_batched(name, x, rank), weight),
             stride=stride,
             padding=_require_at_least("padding", 0, for_each_dim(attributes, "padding", rank)),
@@ -220,7 +220,7 @@ def _max_pool(rank: int) -> Composite:
             integers("dilation", 1),
             flag("ceil_mode"),
         ),
-        _pool(library.MAX_POOLS[rank], rank),
+        _pool(poolings.MAX_POOLS[rank], rank),
         f"F.max_pool{rank}d({{input}}, {{kernel_size}}, stride={{stride}}, padding={{padding}}, "
         "dilation={dilation}, ceil_mode={ceil_mode})",
         f"The greatest element of each window of {rank} dim{'s' if rank > 1 else ''}; "
@@ -241,7 +241,7 @@ def _avg_pool(rank: int) -> Composite:
             flag("count_include_pad", True),
             *divisor,
         ),
-        _pool(library.AVG_POOLS[rank], rank),
+        _pool(poolings.AVG_POOLS[rank], rank),
         f"F.avg_pool{rank}d({{input}}, {{kernel_size}}, stride={{stride}}, padding={{padding}}, "
         "ceil_mode={ceil_mode}, count_include_pad={count_include_pad}"
         + (", divisor_override={divisor_override})" if divisor else ")"),
