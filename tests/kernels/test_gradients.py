@@ -9,6 +9,12 @@ from benchmarks.chains import CHAINS, Chain
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.ops.construct import call
+from fusegen.ops.operands import TENSOR_KINDS
+from fusegen.ops.pointwise import activations, arithmetic, functions
+from fusegen.ops.record import Pointwise
+from tests.emulated import apply, graph, value
 from tests.kernels.test_random_graphs import drawn
 from tests.ops.examples import torch_dtype
 from tests.random_graphs import COLUMNS, ROWS
@@ -44,3 +50,40 @@ def test_random_graphs(first: int) -> None:
     for made in trained(graphs, {ROWS: 1024}):
         shapes = ((9, COLUMNS), (9, COLUMNS), (COLUMNS,), (COLUMNS, COLUMNS))
         compare(made, [torch.randn(shape, generator=generator) for shape in shapes], {ROWS: 9})
+
+
+def elementwise(record: Pointwise, dtype: DType) -> Graph:
+    """A record applied to a matrix, and to a vector where it takes two tensors."""
+    tensors = sum(p.kind in TENSOR_KINDS for p in record.parameters)
+    x, y = value("x", 5, 7, dtype=dtype), value("y", 7, dtype=dtype)
+    attributes = {"threshold": 0.5, "value": 2.0} if record.name == "threshold" else {}
+    inputs = [x, y][:tensors]
+    return graph(inputs, call(record, inputs, **attributes))
+
+
+ELEMENTWISE = [
+    record
+    for record in (*arithmetic.RECORDS, *functions.RECORDS, *activations.RECORDS)
+    if record is not arithmetic.FLOOR_DIVIDE  # which PyTorch does not differentiate
+]
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16], ids=str)
+def test_elementwise_operations(dtype: DType) -> None:
+    """Over positive numbers, where all are defined, and for activations on both sides of 0."""
+    generator = torch.Generator().manual_seed(2)
+    graphs = [elementwise(record, dtype) for record in ELEMENTWISE]
+    for record, made in zip(ELEMENTWISE, trained(graphs), strict=True):
+        below = 1.0 if record in activations.RECORDS else -0.25
+        tensors = [
+            (2 * torch.rand(shape, generator=generator) - below).to(torch_dtype(dtype))
+            for shape in ((5, 7), (7,))[: len(made.arguments)]
+        ]
+        compare(made, tensors, {})
+
+
+def test_an_input_that_is_returned_and_one_output_twice() -> None:
+    x, y = value("x", 3, 4), value("y", 3, 4)
+    product = apply("mul", x, y)
+    (made,) = trained([graph([x, y], x, product, product)])
+    compare(made, [torch.randn(3, 4), torch.randn(3, 4)], {})
