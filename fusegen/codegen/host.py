@@ -106,7 +106,9 @@ def binding_source(
         defined_sizes=tuple(writer.definition(s) for s in writer.defined),
         parameters=tuple(f"const Tensor& {name}" for name in names),
         arguments=tuple(names),
-        checks=tuple(writer.check(b, shown[b.name], names[0]) for b in plan.arguments),
+        checks=tuple(
+            writer.check(b, shown[b.name], names[0]) for b in _deciding_first(plan.arguments)
+        ),
         count_checks=(
             *(writer.count_check("batch", layer, count) for layer, count in batches.items()),
             *(writer.count_check("extreme", *found) for found in _extremes(plan.graph)),
@@ -138,7 +140,7 @@ class _Writer:
         names = Names({operator, *SKELETON})
         buffers = (*plan.arguments, *plan.results, *plan.workspaces)
         variables = {buffer.name: names.fresh(buffer.name) for buffer in buffers}
-        found = {s for b in plan.arguments for size in b.shape for s in size.symbols()}
+        found = {s for b in plan.arguments for size in b.shape for s in _given(size).symbols()}
         given = tuple(sorted(found, key=lambda s: s.name))
         passed = [symbol for launcher in launchers.values() for symbol in launcher.sizes]
         sizes = [size for buffer in buffers for size in buffer.shape]
@@ -168,7 +170,7 @@ class _Writer:
 
     def check(self, buffer: Buffer, shown: str, first: str) -> str:
         """The check of an argument; the first to have a symbolic size decides it."""
-        sizes = self._sizes(buffer.shape)
+        sizes = self._sizes(tuple(map(_given, buffer.shape)))
         dtype = SCALAR_TYPES[buffer.dtype]
         variable = self.variables[buffer.name]
         return (
@@ -232,6 +234,32 @@ class _Writer:
             sizes = self._sizes(result.shape)
             called = f"torch::stable::view({called}, {sizes})"
         return f"const Tensor {variable} = {called};"
+
+
+def _given(size: Integer) -> Integer:
+    """A size in terms of those that tensors decide, none of them defined by others."""
+    defined = {s: s.definition for s in size.symbols() if s.definition is not None}
+    return _given(size.substitute(defined)) if defined else size
+
+
+def _deciding_first(arguments: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    """The arguments in an order in which those that decide a size come before those that have a
+    sum or a multiple of it; in their own order otherwise."""
+    rest, order = list(arguments), list[Buffer]()
+    decided: set[Symbol] = set()
+    while rest:
+        chosen = next((b for b in rest if _derived_from(b) <= decided), rest[0])
+        rest.remove(chosen)
+        order.append(chosen)
+        sizes = map(_given, chosen.shape)
+        decided |= {s for size in sizes for s in size.symbols() if size == Integer.of_atom(s)}
+    return tuple(order)
+
+
+def _derived_from(buffer: Buffer) -> set[Symbol]:
+    """The sizes of which a tensor has sums or multiples."""
+    sizes = map(_given, buffer.shape)
+    return {s for size in sizes for s in size.symbols() if size != Integer.of_atom(s)}
 
 
 def _extremes(graph: Graph) -> tuple[tuple[str, Integer], ...]:

@@ -19,20 +19,31 @@ from fusegen.passes.rewrite import rewrite
 def name_sizes(graph: Graph) -> Graph:
     """The graph with sums in shapes replaced by symbols that are defined by them."""
     namer = _Namer()
-    for node in topological(graph.roots):  # single sizes first, then products are made of them
+    arguments = (*graph.inputs, *graph.tensors)
+    for node in (*topological(graph.roots), *arguments):
+        # Single sizes first, then products are made of them.
         for size in sorted(node.shape, key=_degree):
             namer.name(size)
 
+    renamed = {node: _typed(node, namer) for node in arguments}
+
     def rule(node: Node) -> Node:
         if isinstance(node.operation, Placeholder):
-            return node
+            return renamed[node]
         if node.operation is SIZE_VALUE:
             (size,) = node.attributes.sizes("size")
             return replace(node, attributes=Attributes.of(size=namer.name(size)))
-        shape = tuple(namer.name(size) for size in node.shape)
-        return node if shape == node.shape else replace(node, type=TensorType(shape, node.dtype))
+        return _typed(node, namer)
 
+    inputs, tensors = (tuple(renamed[x] for x in of) for of in (graph.inputs, graph.tensors))
+    if (inputs, tensors) != (graph.inputs, graph.tensors):
+        graph = replace(graph, inputs=inputs, tensors=tensors)
     return rewrite(graph, rule)
+
+
+def _typed(node: Node, namer: _Namer) -> Node:
+    shape = tuple(namer.name(size) for size in node.shape)
+    return node if shape == node.shape else replace(node, type=TensorType(shape, node.dtype))
 
 
 def definitions(values: tuple[Integer, ...]) -> tuple[Symbol, ...]:
