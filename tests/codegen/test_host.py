@@ -7,13 +7,19 @@ import re
 import pytest
 import torch
 
+from fusegen.codegen.cuda import cuda_source
+from fusegen.codegen.host import binding_source
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.compiler.variant import Variant, VariantKey, make_variant
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
+from fusegen.passes import pipeline
+from fusegen.passes.differentiation import differentiate
+from fusegen.plan.module import plan_module
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.loader import find_library
 from fusegen.runtime.request import Target, content_digest
+from tests.emulated import apply, graph, value
 from tests.modules import load, reference
 
 CHAINS = {
@@ -138,3 +144,20 @@ def test_a_failing_launch_is_a_runtime_error_with_the_faults_text() -> None:
     operator = getattr(getattr(torch.ops, namespace), name)
     with emulation(check=True), pytest.raises(RuntimeError, match=r"^relu: "):
         operator(torch.randn(3, 6))
+
+
+def test_sizes_are_decided_before_sums_of_them_are_checked() -> None:
+    """The gradient of a convolution's result, which is shorter than its input, comes first."""
+    x, kernel = value("x", "n", 3, "length"), value("k", 4, 3, 3)
+    model = graph([x, kernel], apply("relu", apply("conv1d", x, kernel)))
+    found = differentiate(model)
+    assert found is not None
+    plan = plan_module(pipeline.run(found.backward), DType.FLOAT32)
+    assert plan.arguments[0].name == "gradient_of_y"
+    kernels = cuda_source(plan, ("m.",))
+    shown = {buffer.name: buffer.name for buffer in plan.arguments}
+    text = binding_source(plan, kernels.launchers, "m", ("m.",), shown, {})
+    checks = re.findall(r'check_tensor\("(\w+)".*ScalarType::Float, (.*)\);', text)
+    names = [name for name, _ in checks]
+    assert names.index("x") < names.index("gradient_of_y")
+    assert dict(checks)["gradient_of_y"] == "{n, 4, length - 2}"
