@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import storage_type
@@ -46,16 +47,18 @@ class KernelText:
     alignments: tuple[tuple[str, int], ...]
 
     @staticmethod
-    def of(plan: KernelPlan, scope: Scope) -> KernelText:
-        """The common text of a plan's kernel."""
+    def of(plan: KernelPlan, scope: Scope, host: Scope | None = None) -> KernelText:
+        """The common text of a plan's kernel; `host` is its launcher's scope where that has more
+        buffers than the kernel."""
+        host = host or scope
         packed = [contiguous(scope, buffer) for buffer in scope.strided]
         buffers = dict.fromkeys((*scope.loads, *scope.stores))
         return KernelText(
             plan.name,
-            Signature(scope.loads, frozenset(scope.strided), scope.stores, scope.host_sizes),
+            Signature(host.loads, frozenset(host.strided), host.stores, host.host_sizes),
             _comment(plan),
             scope.parameters,
-            _host_parameters(scope),
+            _host_parameters(host),
             kernel_arguments(scope),
             tuple(packed) or ("true",),
             tuple((scope.buffer(b), b.dtype.itemsize) for b in buffers),
@@ -72,6 +75,13 @@ class KernelText:
 def contiguous(scope: Scope, buffer: Buffer) -> str:
     """The launcher's condition that a tensor's elements lie in row-major order without gaps."""
     return f"is_contiguous({scope.buffer(buffer)}_strides, {sizes_of(scope, buffer)})"
+
+
+def aligned(scope: Scope, buffers: Iterable[Buffer], vector: int) -> tuple[str, ...]:
+    """The launcher's conditions that the buffers allow accesses of `vector` elements."""
+    return tuple(
+        f"is_aligned({scope.buffer(b)}, {min(16, b.dtype.itemsize * vector)})" for b in buffers
+    )
 
 
 def sizes_of(scope: Scope, buffer: Buffer) -> str:

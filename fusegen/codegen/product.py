@@ -17,6 +17,8 @@ from fusegen.codegen.tile_epilogue import (
     product_integers,
     row_epilogue,
 )
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import ElementEpilogue, ProductPlan, TensorCores
 
 THREADS = 256
@@ -49,12 +51,18 @@ class ProductText:
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
+    @property
+    def is_split(self) -> bool:
+        """Whether float16 parts of the operands are multiplied."""
+        return self.tensor is not None and self.tensor.split is not None
+
 
 def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
     values = (plan.left, plan.right, *epilogue_values(epilogue))
-    scope = Scope.of(values, plan.written, product_integers(plan))
+    scope = Scope.of(values, epilogue.written, product_integers(plan))
+    host = Scope.of(values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
     lines: tuple[str, ...] = ()
@@ -64,7 +72,7 @@ def product_text(plan: ProductPlan) -> ProductText:
     else:
         rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
     return ProductText(
-        KernelText.of(plan, scope),
+        KernelText.of(plan, scope, host),
         accumulator,
         scope.text(axes.batches),
         scope.text(axes.rows),
@@ -80,9 +88,9 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.right_depth_contiguous,
         lines,
         rows,
-        _tensor_form(plan, plan.tensor_cores, "tensor", scope),
-        _tensor_form(plan, plan.narrow, "narrow_tensor", scope),
-        _skinny_form(plan, scope),
+        _tensor_form(plan, plan.tensor_cores, "tensor", host),
+        _tensor_form(plan, plan.narrow, "narrow_tensor", host),
+        _skinny_form(plan, host),
     )
 
 
@@ -91,8 +99,10 @@ def _tensor_form(
 ) -> TensorProductText | None:
     if cores is None:
         return None
+    split = cores.split
+    marks = (split.left.scales, split.right.scales, split.flags) if split else ()
     kernel = f"{plan.name}_{name}_kernel"
-    return tensor_product_text(plan, cores, kernel, _inner_scope(plan), host)
+    return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)
 
 
 def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
@@ -101,8 +111,15 @@ def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
     return skinny_text(plan, plan.skinny, _inner_scope(plan), host)
 
 
-def _inner_scope(plan: ProductPlan) -> Scope:
+def _split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:
+    """The sizes of a split's workspaces."""
+    cores = plan.tensor_cores
+    return (cores.split.left.pitch, cores.split.right.pitch) if cores and cores.split else ()
+
+
+def _inner_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scope:
     """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
     whose own operands come otherwise."""
     values = epilogue_values(plan.epilogue)
-    return Scope.of(values, plan.written, product_integers(plan), is_packed=True)
+    written = (*plan.epilogue.written, *workspaces)
+    return Scope.of(values, written, product_integers(plan), is_packed=True)

@@ -8,7 +8,7 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import ZERO, Atom, Integer
-from fusegen.plan.kernels import ProductPlan, TensorCores
+from fusegen.plan.kernels import ProductPlan, SplitOperand, TensorCores
 from fusegen.plan.matrix_views import Major, MatrixView, run_stride
 from fusegen.plan.tensor_cores import SWIZZLE_BYTES
 
@@ -67,14 +67,29 @@ class _Side:
 
 
 def operand_texts(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
-    """Both operands, in the order in which they lie in a stage; `host` is the launcher's scope."""
+    """Both operands, in the order in which they lie in a stage; `host` is the launcher's scope.
+
+    Of an operand that is split the low parts stand behind the high ones."""
     axes = plan.axes
-    right_start = cores.rows * cores.depth
-    sides = (
-        _Side("left", cores.left, 0, cores.rows, axes.rows, "tile_first_row"),
-        _Side("right", cores.right, right_start, cores.columns, axes.columns, "tile_first_column"),
-    )
+    left_size, right_size = cores.rows * cores.depth, cores.columns * cores.depth
+    left = _Side("left", cores.left, 0, cores.rows, axes.rows, "tile_first_row")
+    right = _Side("right", cores.right, left_size, cores.columns, axes.columns, "tile_first_column")
+    sides = [left, right]
+    if cores.split:
+        right = replace(right, start=2 * left_size)
+        sides = [
+            left,
+            _low(left, cores.split.left, left_size),
+            right,
+            _low(right, cores.split.right, right.start + right_size),
+        ]
     return tuple(_operand(side, cores.depth, axes.batches, host) for side in sides)
+
+
+def _low(high: _Side, operand: SplitOperand, start: int) -> _Side:
+    """The tile of an operand's low parts, which lie behind all of its high ones."""
+    base = operand.batches * operand.lines * operand.pitch
+    return replace(high, name=f"{high.name}_low", view=replace(high.view, base=base), start=start)
 
 
 def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandText:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
-from fusegen.codegen.kernel_text import contiguous, kernel_arguments
+from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope
+from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.statements import Statements
 from fusegen.codegen.tensor_operands import OperandText, operand_texts
 from fusegen.ir.integers import ZERO
@@ -56,7 +57,7 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
-    `conditions` are those under which the epilogue can read its operands.
+    `conditions` are those on the tensors at hand for taking this form.
 
     An epilogue over rows works on `width` columns at a time, of which the last may not be all there
     if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
@@ -73,6 +74,7 @@ class TensorProductText:
     stage_size: int
     operands: tuple[OperandText, ...]
     conditions: tuple[str, ...]
+    split: SplitText | None
     elements: ElementLoopText | None
     program: ProgramText | None
     width: int
@@ -121,7 +123,8 @@ def tensor_product_text(
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,
-        tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
+        _conditions(plan, cores, scope, host),
+        split_text(plan, cores.split, cores.depth, host) if cores.split else None,
         elements,
         program,
         width,
@@ -129,6 +132,19 @@ def tensor_product_text(
         plan.axes.columns % width != ZERO,
         extra,
     )
+
+
+def _conditions(
+    plan: ProductPlan, cores: TensorCores, scope: Scope, host: Scope
+) -> tuple[str, ...]:
+    packed = tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided)
+    buffers = (*scope.loads, *scope.stores)
+    if not cores.split:
+        operands = (cores.left.buffer, cores.right.buffer)
+        return (*packed, *aligned(host, dict.fromkeys((*operands, *buffers)), PAIR))
+    axes = plan.axes
+    sizes = map(host.text, (axes.batches, axes.rows, axes.columns, axes.depths))
+    return (f"split_pays({', '.join(sizes)})", *packed, *aligned(host, buffers, PAIR))
 
 
 def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:

@@ -284,9 +284,50 @@ class ProductAxes:
 
 
 @dataclass(frozen=True)
+class SplitOperand:
+    """An operand of float32 as float16 parts (`split.cuh`), which a kernel of its own prepares.
+
+    `parts` has the high and then the low parts of `batches` matrices of `lines` lines, each packed
+    along K and padded to `pitch`; `scales` has two numbers for each line.
+    """
+
+    load: Load
+    depth_contiguous: bool
+    batches: Integer
+    lines: Integer
+    pitch: Integer
+    parts: Buffer
+    scales: Buffer
+
+
+@dataclass(frozen=True)
+class Split:
+    """float32 products as three of float16 parts, whose sum is taken into float32 registers every
+    `promotion` of K. Where parts cannot represent what is multiplied, `flags` has a mark for each
+    FLAG_ROWS rows of a tile, and the shared-memory tile computes it again."""
+
+    left: SplitOperand
+    right: SplitOperand
+    promotion: int
+    flags: Buffer
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The workspaces it fills."""
+        return (
+            self.left.parts,
+            self.left.scales,
+            self.right.parts,
+            self.right.scales,
+            self.flags,
+        )
+
+
+@dataclass(frozen=True)
 class TensorCores:
     """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
-    `depth` of K a step, with `stages` steps of operands in flight."""
+    `depth` of K a step, with `stages` steps of operands in flight. With `split` the operands are
+    float16 parts of those of the product."""
 
     rows: int
     columns: int
@@ -294,6 +335,7 @@ class TensorCores:
     stages: int
     left: MatrixView
     right: MatrixView
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
@@ -332,7 +374,8 @@ class ProductPlan(KernelPlan):
     @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
-        return self.epilogue.written
+        split = self.tensor_cores.split if self.tensor_cores else None
+        return (*self.epilogue.written, *(split.written if split else ()))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from fusegen.plan.kernels import (
 )
 from fusegen.plan.phases import build_program
 from fusegen.plan.skinny import skinny_form
+from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
 from fusegen.plan.strategies.row_forms import WARP
 from fusegen.plan.strategies.rows import (
     finish,
@@ -204,6 +205,7 @@ def _plan(
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
     narrow = narrow_form(cores, axes, width, context.device.processors) if cores else None
+    cores = cores or split_product(node, left, right, axes, width, context)
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = skinny_form(left, right, axes, width, is_partial)
     product_flops = 2 * hints.value(node.type.count * axes.depths)
@@ -213,7 +215,10 @@ def _plan(
         work.flops,
         **{_unit(node.dtype, cores): product_flops},
     )
-    if cores and node.dtype is DType.FLOAT32:
+    if cores and cores.split:
+        cost = split_cost(cost, product_flops, cores.split, hints)
+        why = f"{why}; {SPLIT_WHY}"
+    elif cores and node.dtype is DType.FLOAT32:
         why = f"{why}; float32 operands are read as TF32"
     return ProductPlan(
         "",
@@ -236,6 +241,6 @@ def _plan(
 
 def _unit(dtype: DType, cores: TensorCores | None) -> str:
     """The field of a cost that counts the product's operations."""
-    if cores is None:
+    if cores is None or cores.split:
         return "product_flops"
     return "tf32_flops" if dtype is DType.FLOAT32 else "tensor_flops"

@@ -1,0 +1,129 @@
+"""Whether and how a float32 product is split into float16 products on the tensor cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.integers import ONE, ZERO, Integer
+from fusegen.plan.access import Access, access
+from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.cost import Cost, SizeHints
+from fusegen.plan.expressions import Load
+from fusegen.plan.group import Context
+from fusegen.plan.kernels import (
+    ProductAxes,
+    Split,
+    SplitOperand,
+    TensorCores,
+)
+from fusegen.plan.matrix_views import Major, MatrixView
+from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS
+
+# Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
+# promoted ones, and four tiles of 16 KB a stage.
+COLUMNS = 128
+DEPTH = 64
+STAGES = 3
+# The tensor cores' running sum is not full float32: 256 of K leave a relative error of 3.6e-7 on
+# random numbers, 1024 four times that (measured on an H100).
+PROMOTION = 256
+# As `part_alignment` in `split.cuh`.
+PITCH = 8
+# A warp's rows of the accumulators.
+FLAG_ROWS = 16
+# Float16 products, and bytes read and written for an element of an operand.
+PRODUCTS = 3
+PART_BYTES = 4
+# Below this K rounding the parts shows beside the rounding of the sum.
+LEAST_DEPTH = 512
+SPLIT_WHY = (
+    "float32 operands are first written as two float16 parts each, of which the tensor cores make "
+    "three products, as accurate as float32's and less work"
+)
+
+
+def split_product(
+    node: Node, left: Load, right: Load, axes: ProductAxes, width: int | None, context: Context
+) -> TensorCores | None:
+    """The split form of a product of float32 operands, or None where there is none or it would
+    take longer than the shared-memory tile under the planner's hints.
+
+    `width` is the number of neighbouring columns that an epilogue works on together, if any.
+    """
+    if not left.dtype is right.dtype is DType.FLOAT32:
+        return None
+    if width is not None and (width % BLOCK_COLUMNS or COLUMNS % width):
+        return None
+    size = axes.columns.constant
+    if size is not None and size % PAIR:
+        return None
+    if not _pays(axes, context):
+        return None
+    stem = context.buffers[node].name
+    taken = {buffer.name for buffer in context.buffers.values()}
+    left_split = _operand(left, axes, axes.row, axes.rows, f"{stem}_left", taken)
+    right_split = _operand(right, axes, axes.column, axes.columns, f"{stem}_right", taken)
+    row_tiles = (axes.rows + (ROWS - 1)) // ROWS
+    column_tiles = (axes.columns + (COLUMNS - 1)) // COLUMNS
+    flags = _workspace(
+        f"{stem}_flags",
+        (axes.batches, row_tiles * (ROWS // FLAG_ROWS), column_tiles),
+        DType.UINT8,
+        taken,
+    )
+    split = Split(left_split, right_split, PROMOTION, flags)
+    return TensorCores(ROWS, COLUMNS, DEPTH, STAGES, _view(left_split), _view(right_split), split)
+
+
+def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -> Cost:
+    """The cost of a product in its split form, from that on the shared-memory tile: the parts are
+    written and read again."""
+    parts = hints.value(split.left.parts.bytes + split.right.parts.bytes)
+    return replace(
+        tile,
+        reads=tile.reads + parts,
+        writes=tile.writes + parts,
+        product_flops=0,
+        tensor_flops=PRODUCTS * product_flops,
+    )
+
+
+def _pays(axes: ProductAxes, context: Context) -> bool:
+    """As `split_pays` in `split.cuh`, which decides again for the sizes at hand."""
+    hints, device = context.hints, context.device
+    rows, columns, depths, batches = map(
+        hints.value, (axes.rows, axes.columns, axes.depths, axes.batches)
+    )
+    products = 2 * batches * rows * columns * depths
+    prepared = 2 * PART_BYTES * batches * (rows + columns) * depths
+    split = PRODUCTS * products / device.tensor_rate + prepared / device.bandwidth
+    return depths >= LEAST_DEPTH and split + 3 * device.launch < products / device.product_rate
+
+
+def _operand(
+    load: Load, axes: ProductAxes, line: Integer, lines: Integer, stem: str, taken: set[str]
+) -> SplitOperand:
+    is_shared = axes.batch.alone not in load.offset.symbols()
+    batches = ONE if is_shared else axes.batches
+    pitch = (axes.depths + (PITCH - 1)) // PITCH * PITCH
+    parts = _workspace(
+        f"{stem}_parts", (Integer.of(2), batches, lines, pitch), DType.FLOAT16, taken
+    )
+    scales = _workspace(f"{stem}_scales", (batches, lines, Integer.of(2)), DType.FLOAT32, taken)
+    is_contiguous = access(load.offset, axes.depth, 1) is Access.CONTIGUOUS
+    return SplitOperand(load, is_contiguous, batches, lines, pitch, parts, scales)
+
+
+def _view(operand: SplitOperand) -> MatrixView:
+    """The high parts; the low ones lie behind them."""
+    batch_stride = ZERO if operand.batches == ONE else operand.lines * operand.pitch
+    return MatrixView(operand.parts, ZERO, batch_stride, operand.pitch, ONE, Major.DEPTH, ())
+
+
+def _workspace(name: str, shape: tuple[Integer, ...], dtype: DType, taken: set[str]) -> Buffer:
+    while name in taken:
+        name = f"{name}_"
+    taken.add(name)
+    return Buffer(name, BufferRole.WORKSPACE, TensorType(shape, dtype))

@@ -1,0 +1,272 @@
+// float32 operands of a matrix product as float16 parts, so that the tensor cores multiply them as
+// accurately as float32 arithmetic does.
+//
+// A line of an operand (a row of the left one, a column of the right one) is multiplied by the power
+// of two that brings its greatest magnitude to [2^14, 2^15). The high part is the value rounded to
+// float16; the low part is what that lacks, times 2^11, in float16 again. With 11 bits each they
+// have 22 bits of the value and its sign, for elements down to 2^-28 of the greatest. The product is
+// high x high + (high x low + low x high) / 2^11.
+//
+// What smaller elements lose is bounded line by line. `loss` is the least magnitude that a product
+// with the line may have for what was lost to be below 2^-24 of it, infinite for a line that must
+// not be split at all. Products below it are computed again in float32.
+#pragma once
+
+#include "reduce.cuh"
+
+namespace fusegen {
+
+// Whether the split form is quicker than the shared-memory tile: it has a tenth of the work, but the
+// operands are written and read once more (3 TB/s against 18 Tflop/s on an H100), three kernels are
+// launched, and below 512 of K the parts' rounding shows beside the sum's.
+inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t depths) {
+#ifdef FUSEGEN_EMULATE
+    return batches * rows * columns * depths > 0;  // so that small tests take it
+#else
+    return depths >= 512 && rows * columns >= 48 * (rows + columns) &&
+           batches * rows * columns >= (int64_t{1} << 27) / depths;
+#endif
+}
+
+// Lines of float16 parts begin at multiples of 16 bytes, as bulk copies demand.
+constexpr int part_alignment = 8;
+constexpr float low_part_scale = 2048.0f;  // 2^11
+
+// What a line of the parts was multiplied by, as an exponent of 2, and its loss.
+struct LineScale {
+    float exponent;
+    float loss;
+};
+
+// The scale of a line of zeros, which loses nothing whatever the other line has lost.
+__device__ __forceinline__ LineScale zero_line() { return {0.0f, __int_as_float(0xff800000u)}; }
+
+__device__ __forceinline__ float power_of_two(int exponent) {  // from -126 to 127
+    return __int_as_float((exponent + 127) << 23);
+}
+
+// A product of two lines' parts without their powers of two, rounded once.
+__device__ __forceinline__ float without_scale(float product, float left_exponent,
+                                               float right_exponent) {
+    const int exponent = -static_cast<int>(left_exponent + right_exponent);
+    const int half = exponent / 2;  // both factors are normal numbers
+    return product * power_of_two(half) * power_of_two(exponent - half);
+}
+
+// The greatest magnitude of a line by its bits, which order NaN and infinity above all numbers.
+struct GreatestBits {
+    unsigned bits;
+
+    static __device__ __forceinline__ GreatestBits identity() { return {0}; }
+    __device__ __forceinline__ void push(float x) { merge({__float_as_uint(x) & 0x7fffffffu}); }
+    __device__ __forceinline__ void merge(const GreatestBits& other) {
+        bits = other.bits > bits ? other.bits : bits;
+    }
+
+    // Whether the line is finite and not so small that its scale would overflow.
+    __device__ __forceinline__ bool can_be_scaled() const {
+        constexpr unsigned least = (127 - 100) << 23, infinity = 255u << 23;
+        return bits >= least && bits < infinity;
+    }
+    __device__ __forceinline__ int scale_exponent() const {
+        return can_be_scaled() ? 14 + 127 - static_cast<int>(bits >> 23) : 0;
+    }
+};
+
+// How many elements have all their bits, and what the others have lost together.
+struct SplitLoss {
+    int whole;
+    float lost;
+
+    static __device__ __forceinline__ SplitLoss identity() { return {0, 0.0f}; }
+    __device__ __forceinline__ void merge(const SplitLoss& other) {
+        whole += other.whole;
+        lost += other.lost;
+    }
+
+    // The line's scale and loss. A sum of few products has fewer rounding errors in float32 than
+    // the parts have.
+    __device__ __forceinline__ LineScale of_line(const GreatestBits& greatest) const {
+        constexpr int least_whole = 32;
+        constexpr float per_lost = 549755813888.0f;  // 2^39: 2^24, and elements are below 2^15
+        if (greatest.bits == 0) {
+            return zero_line();
+        }
+        const bool is_split = greatest.can_be_scaled() && whole >= least_whole;
+        return {static_cast<float>(greatest.scale_exponent()),
+                is_split ? lost * per_lost : __int_as_float(0x7f800000)};
+    }
+};
+
+// Splits one element of a line that is multiplied by `scale`.
+__device__ __forceinline__ void split_element(float x, float scale, float16& high, float16& low,
+                                              SplitLoss& loss) {
+    constexpr float least_whole = 1.0f / 4096, least_normal = 1.17549435e-38f;
+    const float scaled = x * scale;
+    high = round_to<float16>(scaled);
+    const float rest = scaled - to_float(high);
+    low = round_to<float16>(rest * low_part_scale);
+    if (fabsf(scaled) >= least_whole) {
+        ++loss.whole;
+    } else if (x != 0.0f) {  // the scale itself may have made it 0
+        loss.lost += fmaxf(fabsf(rest - to_float(low) * (1 / low_part_scale)), least_normal);
+    }
+}
+
+// The tile of the split form, and the rows of a warp in it: each has a mark that tells whether its
+// products are to be computed again.
+constexpr int split_tile = 128;
+constexpr int flag_rows = 16;
+
+// Where the mark is.
+__device__ __forceinline__ int64_t flag_position(int64_t rows, int64_t columns, int64_t batch,
+                                                 int64_t row, int64_t column) {
+    const int64_t row_tiles = (rows + split_tile - 1) / split_tile;
+    const int64_t column_tiles = (columns + split_tile - 1) / split_tile;
+    const int64_t group = batch * row_tiles * (split_tile / flag_rows) + row / flag_rows;
+    return group * column_tiles + column / split_tile;
+}
+
+// Whether a tile of `height` rows from there on has one; it lies in one tile of the split form.
+__device__ __forceinline__ bool is_flagged(const std::uint8_t* flags, int64_t rows, int64_t columns,
+                                           int64_t batch, int64_t first_row, int height,
+                                           int64_t first_column) {
+    bool is_any = false;
+    for (int row = 0; row < height; row += flag_rows) {
+        is_any |=
+            flags[flag_position(rows, columns, batch, first_row + row, first_column)] != 0;
+    }
+    return is_any;
+}
+
+// Elements that a thread reads and writes at a time.
+constexpr int split_vector = 4;
+
+// Four neighbours of a line, zeros behind its end. `contiguous` is the line in memory if it can be
+// read by wide accesses, else null; `element(depth)` is one of its elements.
+template <class Element>
+__device__ __forceinline__ Vector<float, split_vector> read_line(const float* contiguous,
+                                                                 Element element, int64_t depth,
+                                                                 int64_t depths) {
+    if (contiguous != nullptr && depth + split_vector <= depths) {
+        return load_vector<float, split_vector>(contiguous + depth);
+    }
+    Vector<float, split_vector> x;
+#pragma unroll
+    for (int i = 0; i < split_vector; ++i) {
+        x[i] = depth + i < depths ? element(depth + i) : 0.0f;
+    }
+    return x;
+}
+
+// Splits four elements and writes their parts.
+__device__ __forceinline__ void split_four(const Vector<float, split_vector>& x, float scale,
+                                           float16* high, float16* low, SplitLoss& loss) {
+    Vector<float16, split_vector> high_parts, low_parts;
+#pragma unroll
+    for (int i = 0; i < split_vector; ++i) {
+        split_element(x[i], scale, high_parts[i], low_parts[i], loss);
+    }
+    store_vector(high, high_parts);
+    store_vector(low, low_parts);
+}
+
+// A block of `threads` splits a line of `depths` elements into parts of `pitch`, a multiple of
+// part_alignment. The line's first elements wait in registers while its greatest is found.
+template <int threads, class Element>
+__device__ __forceinline__ void split_line(const float* contiguous, Element element, int64_t depths,
+                                           int64_t pitch, float16* high, float16* low,
+                                           LineScale* scale_of_line) {
+    constexpr int kept = 8, step = threads * split_vector;
+    const int64_t own = static_cast<int64_t>(threadIdx.x) * split_vector;
+    Vector<float, split_vector> first[kept];
+    GreatestBits greatest = GreatestBits::identity();
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+        first[i] = read_line(contiguous, element, own + i * step, depths);
+    }
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+#pragma unroll
+        for (int j = 0; j < split_vector; ++j) {
+            greatest.push(first[i][j]);
+        }
+    }
+    for (int64_t depth = own + kept * step; depth < depths; depth += step) {
+        const Vector<float, split_vector> x = read_line(contiguous, element, depth, depths);
+#pragma unroll
+        for (int j = 0; j < split_vector; ++j) {
+            greatest.push(x[j]);
+        }
+    }
+    greatest = reduce_block<threads>(greatest);
+    const float scale = power_of_two(greatest.scale_exponent());
+    SplitLoss loss = SplitLoss::identity();
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+        const int64_t depth = own + i * step;
+        if (depth < pitch) {
+            split_four(first[i], scale, high + depth, low + depth, loss);
+        }
+    }
+    for (int64_t depth = own + kept * step; depth < pitch; depth += step) {
+        split_four(read_line(contiguous, element, depth, depths), scale, high + depth, low + depth,
+                   loss);
+    }
+    loss = reduce_block<threads>(loss);
+    if (threadIdx.x == 0) {
+        *scale_of_line = loss.of_line(greatest);
+    }
+}
+
+// The same for up to 32 neighbouring lines of which `element(line, depth)` is an element, where
+// neighbouring lines are neighbours in memory: parts are turned around in shared memory.
+constexpr int split_lines_count = 32;
+
+template <int threads, class Element>
+__device__ __forceinline__ void split_lines(Element element, int64_t lines, int64_t depths,
+                                            int64_t pitch, float16* high, float16* low,
+                                            LineScale* scales) {
+    constexpr int count = split_lines_count, ways = threads / count, tile_depth = 64;
+    constexpr int tile_pitch = tile_depth + split_vector, runs = tile_depth / split_vector;
+    FUSEGEN_SHARED(float16, high_tile, count * tile_pitch);
+    FUSEGEN_SHARED(float16, low_tile, count * tile_pitch);
+    const int line = threadIdx.x % count;
+    const int way = threadIdx.x / count;
+    GreatestBits greatest = GreatestBits::identity();
+#pragma unroll 8
+    for (int64_t depth = way; depth < depths; depth += ways) {
+        greatest.push(line < lines ? element(line, depth) : 0.0f);
+    }
+    greatest = reduce_outer<count, ways>(greatest);
+    const float scale = power_of_two(greatest.scale_exponent());
+    SplitLoss loss = SplitLoss::identity();
+    for (int64_t first_depth = 0; first_depth < pitch; first_depth += tile_depth) {
+#pragma unroll
+        for (int i = 0; i < tile_depth / ways; ++i) {
+            const int64_t depth = first_depth + way + i * ways;
+            const int place = line * tile_pitch + way + i * ways;
+            const float x = line < lines && depth < depths ? element(line, depth) : 0.0f;
+            split_element(x, scale, high_tile[place], low_tile[place], loss);
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < count * runs; i += threads) {
+            const int row = i / runs, run = i % runs * split_vector;
+            const int64_t depth = first_depth + run;
+            if (row < lines && depth < pitch) {
+                const int place = row * tile_pitch + run;
+                store_vector(high + row * pitch + depth,
+                             load_vector<float16, split_vector>(high_tile + place));
+                store_vector(low + row * pitch + depth,
+                             load_vector<float16, split_vector>(low_tile + place));
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+    loss = reduce_outer<count, ways>(loss);
+    if (way == 0 && line < lines) {
+        scales[line] = loss.of_line(greatest);
+    }
+}
+
+}  // namespace fusegen
