@@ -67,6 +67,11 @@ def _product_groups() -> Graph:
     return graph([x, weight, scale], norm, name="LinearGroupNorm")
 
 
+def _product_split() -> Graph:
+    x, weight = value("x", "batch", 1024), value("fc.weight", 4096, 1024)
+    return graph([x, weight], gelu(linear(x, weight)), name="LinearGelu")
+
+
 def _product_rows() -> Graph:
     x, weight = value("x", "batch", 96), value("fc.weight", 800, 96)
     result = gelu(apply("logsumexp", linear(x, weight), dim=1))
@@ -85,6 +90,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "product_tensor_cores": _product_tensor_cores,
     "product_lines": _product_lines,
     "product_rows": _product_rows,
+    "product_split": _product_split,
 }
 
 

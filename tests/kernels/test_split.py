@@ -16,6 +16,9 @@ from tests.kernels.test_families import check_accuracy
 
 HINTS = {"m": 4096, "n": 4096, "k": 4096, "b": 8}
 K = 520
+# Where a few large products dominate, both sums are as good as the order of their roundings: the
+# emulated tensor cores add one by one, too.
+LUCK = 1.5
 
 
 def product(transposed: str = "") -> Case:
@@ -88,3 +91,106 @@ def test_every_order_of_threads(name: str) -> None:
     for seed in range(1, 4):
         again = compiled(*tensors, seed=seed, check=True)
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True)), f"seed {seed}"
+
+
+def sequential(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """x times w transposed, every product and every sum rounded to float32."""
+    total = torch.zeros(len(x), len(w))
+    for depth in range(x.shape[1]):
+        total = total + x[:, depth, None] * w[None, :, depth]
+    return total
+
+
+def errors(actual: torch.Tensor, exact: torch.Tensor) -> tuple[float, float]:
+    """In the norm, and of the worst element relative to the greatest."""
+    difference = (actual.double() - exact).abs()
+    return (
+        float(difference.norm() / exact.norm()),
+        float(difference.max() / exact.abs().max()),
+    )
+
+
+def normal(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(9, K, generator=generator), torch.randn(10, K, generator=generator)
+
+
+def spread(x: torch.Tensor, bits: float) -> torch.Tensor:
+    """The values times powers of 2 that spread evenly over so many bits."""
+    random = torch.rand(x.shape, generator=torch.Generator().manual_seed(9))
+    return x * torch.exp2((random - 0.5) * bits)
+
+
+def with_huge(x: torch.Tensor, value: float) -> torch.Tensor:
+    """Rows with one huge element each, but for the first."""
+    changed = x.clone()
+    changed[torch.arange(1, 9), torch.arange(1, 9) * 50] = value
+    return changed
+
+
+def cancelling(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The second half of the sum takes away the first, up to a millionth."""
+    half = x.shape[1] // 2
+    return (
+        torch.cat([x[:, :half], x[:, :half]], 1),
+        torch.cat([w[:, :half], -w[:, :half] * (1 + 1e-6)], 1),
+    )
+
+
+def sparse(x: torch.Tensor) -> torch.Tensor:
+    changed = torch.zeros_like(x)
+    changed[:, ::97] = x[:, ::97]
+    return changed
+
+
+Inputs = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+RANGES: dict[str, Inputs] = {
+    "normal": lambda x, w: (x, w),
+    "positive": lambda x, w: (x.abs(), w.abs()),
+    "rows of 1e30 and columns of 1e-30": lambda x, w: (x * 1e30, w * 1e-30),
+    "near the largest": lambda x, w: (x * 1e36, w * 1e-1),
+    "near the smallest": lambda x, w: (x * 1e-37, w * 10),
+    "subnormal": lambda x, w: (x * 1e-40, w * 1e3),
+    "products that are subnormal": lambda x, w: (x * 1e-22, w * 1e-20),
+    "wide rows": lambda x, w: (spread(x, 60), w),
+    "wide rows and columns": lambda x, w: (spread(x, 60), spread(w, 60)),
+    "all of the range": lambda x, w: (spread(x, 250), w),
+    "small where the other is large": lambda x, w: (spread(x.abs(), 60), 1 / spread(x, 60)[:1]),
+    "one huge element": lambda x, w: (with_huge(x, 1e30), w),
+    "one large element": lambda x, w: (with_huge(x, 3e4), w),
+    "a huge element times zero": lambda x, w: (
+        with_huge(x, 1e30),
+        torch.where(torch.arange(K) % 50 == 0, 0.0, w),
+    ),
+    "columns that cancel": cancelling,
+    "few elements": lambda x, w: (sparse(x), w),
+    "one element": lambda x, w: (torch.eye(9, K), w),
+    "zeros": lambda x, w: (x * 0, w),
+    "a zero column": lambda x, w: (
+        spread(x, 60),
+        torch.where(torch.arange(10)[:, None] == 3, 0.0, w),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_error_is_at_most_that_of_a_float32_sum(name: str) -> None:
+    x, w = RANGES[name](*normal(4))
+    (actual,) = kernels()["plain"](x, w, check=True)
+    exact = x.double() @ w.double().T
+    if not exact.any():
+        assert torch.equal(actual, torch.zeros_like(actual))
+        return
+    found, peer = errors(actual, exact), errors(sequential(x, w), exact)
+    assert all(a <= LUCK * b for a, b in zip(found, peer, strict=True)), (found, peer)
+
+
+def test_special_values_are_those_of_float32() -> None:
+    x, w = normal(5)
+    x[1, 7], x[2, 8], x[3, 9] = float("inf"), float("nan"), 3e38
+    w[4, 7], w[5, 11], w[6, 9], w[7] = 0.0, float("-inf"), 3e38, 0.0
+    (actual,) = kernels()["plain"](x, w, check=True)
+    expected = sequential(x, w)
+    torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=1e-4)
+    finite = expected.isfinite()
+    assert not finite.all() and finite[0, :5].all()
