@@ -34,14 +34,15 @@ class PreparationText:
 
 @dataclass(frozen=True)
 class SplitText:
-    """What the tensor-core form of a split product has beside that of another one."""
+    """What the tensor-core form of a split product has beside that of another one; an operand that
+    is the same for all batches has no `batch`."""
 
     preparations: tuple[PreparationText, ...]
     promoted_steps: int
     left_scales: str
     right_scales: str
-    left_batch: str
-    right_batch: str
+    left_batch: str | None
+    right_batch: str | None
     flags: str
 
 
@@ -60,8 +61,8 @@ def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> Spli
     )
 
 
-def _batch(operand: SplitOperand) -> str:
-    return "0" if operand.batches == Integer.of(1) else "batch_index"
+def _batch(operand: SplitOperand) -> str | None:
+    return None if operand.batches == Integer.of(1) else "batch_index"
 
 
 def _preparation(

@@ -4,6 +4,7 @@ its range being lost."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import pytest
 import torch

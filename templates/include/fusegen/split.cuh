@@ -172,11 +172,12 @@ __device__ __forceinline__ void split_four(const Vector<float, split_vector>& x,
 }
 
 // A block of `threads` splits a line of `depths` elements into parts of `pitch`, a multiple of
-// part_alignment. The line's first elements wait in registers while its greatest is found.
+// part_alignment. The line's first elements wait in registers while its greatest is found. `turn` is
+// that of reduce_block.
 template <int threads, class Element>
 __device__ __forceinline__ void split_line(const float* contiguous, Element element, int64_t depths,
                                            int64_t pitch, float16* high, float16* low,
-                                           LineScale* scale_of_line) {
+                                           LineScale* scale_of_line, int& turn) {
     constexpr int kept = 8, step = threads * split_vector;
     const int64_t own = static_cast<int64_t>(threadIdx.x) * split_vector;
     Vector<float, split_vector> first[kept];
@@ -199,7 +200,7 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
             greatest.push(x[j]);
         }
     }
-    greatest = reduce_block<threads>(greatest);
+    greatest = reduce_block<threads>(greatest, turn);
     const float scale = power_of_two(greatest.scale_exponent());
     SplitLoss loss = SplitLoss::identity();
 #pragma unroll
@@ -213,7 +214,7 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
         split_four(read_line(contiguous, element, depth, depths), scale, high + depth, low + depth,
                    loss);
     }
-    loss = reduce_block<threads>(loss);
+    loss = reduce_block<threads>(loss, turn);
     if (threadIdx.x == 0) {
         *scale_of_line = loss.of_line(greatest);
     }

@@ -1,0 +1,451 @@
+// LinearGelu.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/hopper.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/reduce.cuh"
+#include "fusegen/split.cuh"
+#include "fusegen/stepped_division.cuh"
+#include "fusegen/tile_order.cuh"
+
+namespace fusegen {
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; float32 operands are first
+// written as two float16 parts each, of which the tensor cores make three products, as accurate as
+// float32's and less work.
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_kernel(
+    const uint8_t* __restrict__ flags,  // of the tiles to compute, null for all
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    float* __restrict__ y,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t depths = 1024;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        if (flags != nullptr && !is_flagged(flags, rows, columns, batch_index, tile_first_row, 64, tile_first_column)) {
+            continue;
+        }
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_row = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                left_tile[tile_depth * 65 + tile_row] =
+                    inside ? x[packed ? depth + row * 1024 : x_strides(row, depth)] : float(0);
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_column = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? fc_weight[packed
+                        ? column * 1024 + depth : fc_weight_strides(column, depth)] : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int64_t row = tile_first_row + thread_row + i * 16;
+                const int64_t column = tile_first_column + thread_column + j * 16;
+                if (row < rows && column < columns) {
+                    const float gelu = fusegen::gelu_none(accumulators[i][j]);
+                    y[column + row * 4096 + batch * batch_index * 4096] = gelu;
+                }
+            }
+        }
+    }
+}
+
+// Splits the left operand's rows into float16 parts (split.cuh).
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_split_left_kernel(
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    float16* __restrict__ matmul_left_parts,
+    float* __restrict__ matmul_left_scales,
+    int64_t batch) {
+    const int64_t lines = batch;
+    const int64_t depths = 1024;
+    const int64_t pitch = 1024;
+    const int64_t batches = 1;
+    const int64_t low_start = batches * lines * pitch;
+    LineScale* const scales = reinterpret_cast<LineScale*>(matmul_left_scales);
+    int turn = 0;
+    for (int64_t position = blockIdx.x; position < batches * lines; position += gridDim.x) {
+        [[maybe_unused]] const int64_t batch_index = position / lines;
+        const int64_t row = position % lines;
+        const float* contiguous = nullptr;
+        if (packed) {
+            contiguous = x + row * 1024;
+            contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
+                ? contiguous : nullptr;
+        }
+        const auto element = [&](int64_t depth) { return x[packed
+            ? depth + row * 1024 : x_strides(row, depth)]; };
+        float16* const high = matmul_left_parts + position * pitch;
+        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
+    }
+}
+
+// Splits the right operand's columns into float16 parts (split.cuh).
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_split_right_kernel(
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    float16* __restrict__ matmul_right_parts,
+    float* __restrict__ matmul_right_scales) {
+    const int64_t lines = 4096;
+    const int64_t depths = 1024;
+    const int64_t pitch = 1024;
+    const int64_t batches = 1;
+    const int64_t low_start = batches * lines * pitch;
+    LineScale* const scales = reinterpret_cast<LineScale*>(matmul_right_scales);
+    int turn = 0;
+    for (int64_t position = blockIdx.x; position < batches * lines; position += gridDim.x) {
+        [[maybe_unused]] const int64_t batch_index = position / lines;
+        const int64_t column = position % lines;
+        const float* contiguous = nullptr;
+        if (packed) {
+            contiguous = fc_weight + column * 1024;
+            contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
+                ? contiguous : nullptr;
+        }
+        const auto element = [&](int64_t depth) { return fc_weight[packed
+            ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
+        float16* const high = matmul_right_parts + position * pitch;
+        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
+    }
+}
+
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; float32 operands are first
+// written as two float16 parts each, of which the tensor cores make three products, as accurate as
+// float32's and less work.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
+__global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_low_map,
+    const __grid_constant__ TensorMap right_map,
+    const __grid_constant__ TensorMap right_low_map,
+    float* __restrict__ y,
+    float* __restrict__ matmul_left_scales,
+    float* __restrict__ matmul_right_scales,
+    uint8_t* __restrict__ matmul_flags,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 2;
+    constexpr int stages = 3;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 128;
+    constexpr int tile_depth = 64;
+    constexpr int left_start = 0;
+    constexpr int left_low_start = 8192;
+    constexpr int right_start = 16384;
+    constexpr int right_low_start = 24576;
+    constexpr int stage_size = 32768;  // elements
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t depths = 1024;
+    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
+    const int64_t tiles = 1 * order.rows * order.columns;
+    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(float16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<40>();
+        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
+            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            for (int step = 0; step < steps; ++step) {
+                float16* const stage_tiles = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(float16));
+                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                tma_load_3d(stage_tiles + left_low_start, left_low_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, tile_first_column, 0);
+                tma_load_3d(stage_tiles + right_low_start, right_low_map, &full[stage],
+                            step * tile_depth, tile_first_column, 0);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<232>();
+        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int64_t tile_first_row = row_tile * tile_rows;
+            const int64_t tile_first_column = column_tile * tile_columns;
+            float accumulators[tile_columns / 2] = {};
+            float small[tile_columns / 2];
+            for (int step = 0; step < steps;) {
+                const int end = step + 4 < steps ? step + 4 : static_cast<int>(steps);
+                float sums[tile_columns / 2];
+                int previous = 0;
+                for (int own_step = 0; step < end; ++step, ++own_step) {
+                    const float16* const stage_tiles = ring + stage * stage_size;
+                    const int own_lines = (warpgroup - 1) * wgmma_m * tile_depth;
+                    mbarrier_wait(&full[stage], phase);
+                    wgmma_fence();
+#pragma unroll
+                    for (int depth = 0; depth < tile_depth; depth += wgmma_k<float16>) {
+                        const std::uint64_t left = wgmma_descriptor(stage_tiles + left_start + own_lines
+                            + depth);
+                        const std::uint64_t left_low = wgmma_descriptor(stage_tiles + left_low_start
+                            + own_lines + depth);
+                        const std::uint64_t right = wgmma_descriptor(stage_tiles + right_start + depth);
+                        const std::uint64_t right_low = wgmma_descriptor(stage_tiles + right_low_start
+                            + depth);
+                        wgmma<float16, tile_columns>(sums, left, right, own_step + depth > 0);
+                        wgmma<float16, tile_columns>(small, left, right_low, step + depth > 0);
+                        wgmma<float16, tile_columns>(small, left_low, right, true);
+                    }
+                    wgmma_commit();
+                    const bool is_last = step + 1 == end;
+                    if (is_last) {
+                        wgmma_wait<0>();
+                    } else {
+                        wgmma_wait<1>();  // the step before this one is done with its stage
+                    }
+                    if (thread == 0 && own_step > 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
+                    if (thread == 0 && is_last) {
+                        mbarrier_arrive(&empty[stage]);
+                    }
+                    previous = stage;
+                    stage = stage + 1 == stages ? 0 : stage + 1;
+                    phase ^= stage == 0;
+                }
+                wgmma_wait<0>(sums, small);
+#pragma unroll
+                for (int i = 0; i < tile_columns / 2; ++i) {
+                    accumulators[i] += sums[i];
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < tile_columns / 2; ++i) {
+                accumulators[i] += small[i] * (1 / low_part_scale);
+            }
+            bool is_lost = false;
+            {
+                const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
+                const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
+                LineScale left_scale[2];
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    left_scale[half] = product_row < rows ? left_scales[product_row] : zero_line();
+                }
+#pragma unroll
+                for (int block = 0; block < tile_columns / 8; ++block) {
+                    const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+                    const bool is_inside = block_column < columns;
+                    const Vector<LineScale, 2> right_scale = load_vector<LineScale, 2>(right_scales
+                        + (is_inside ? block_column : 0));
+#pragma unroll
+                    for (int element = 0; element < 2; ++element) {
+#pragma unroll
+                        for (int half = 0; half < 2; ++half) {
+                            float& sum = accumulators[block * 4 + half * 2 + element];
+                            // Whatever is not a number is not as good either.
+                            is_lost |= is_inside && !(fabsf(sum) >= left_scale[half].loss
+                                + right_scale[element].loss);
+                            sum = without_scale(sum, left_scale[half].exponent, right_scale[element].exponent);
+                        }
+                    }
+                }
+            }
+            const bool any_lost = __any_sync(whole_warp, is_lost);
+            if (thread % 32 == 0) {
+                matmul_flags[flag_position(rows, columns, batch_index, tile_first_row
+                    + own_row, tile_first_column)] = any_lost;
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 8; ++block) {
+                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    // Beyond the edges the first element's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows && block_column < columns;
+                    const int64_t row = is_active ? product_row : 0;
+                    const int64_t first_column = is_active ? block_column : 0;
+                    Vector<float, vector> y_vector;
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        const float gelu = fusegen::gelu_none(accumulators[block * 4 + half * 2 + element]);
+                        y_vector[element] = gelu;
+                    }
+                    if (is_active) {
+                        store_vector(y + first_column + row * 4096 + batch * batch_index * 4096, y_vector);
+                    }
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+FUSEGEN_EXPORT int launch_linear_gelu(
+    const float* x,
+    const int64_t* x_strides,
+    const float* fc_weight,
+    const int64_t* fc_weight_strides,
+    float* y,
+    float16* matmul_left_parts,
+    float* matmul_left_scales,
+    float16* matmul_right_parts,
+    float* matmul_right_scales,
+    uint8_t* matmul_flags,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 0;
+    const bool packed = is_contiguous(x_strides, {batch, 1024}) &&
+                        is_contiguous(fc_weight_strides, {4096, 1024});
+    dim3 grid = grid_of(tiles);
+    const uint8_t* flags = nullptr;
+    // The tensor cores' form takes any operands, as kernels of their own split them first.
+    TensorMap left_map;
+    TensorMap left_low_map;
+    TensorMap right_map;
+    TensorMap right_low_map;
+    const int64_t depths = 1024;
+    if (has_wgmma() && columns % 2 == 0 &&
+        split_pays(1, batch, 4096, 1024) && is_aligned(y, 8) && is_aligned(matmul_left_scales, 8) &&
+        is_aligned(matmul_right_scales, 8) && is_aligned(matmul_flags, 2) &&
+        encode_tensor_map<float16>(&left_map, TensorTiles<3>{
+            matmul_left_parts, { depths, batch, 1 }, { 1024, 1024 },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<float16>(&left_low_map, TensorTiles<3>{
+            matmul_left_parts + (batch * 1024), { depths, batch, 1 }, { 1024, 1024 },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<float16>(&right_map, TensorTiles<3>{
+            matmul_right_parts, { depths, 4096, 1 }, { 1024, 1024 },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<float16>(&right_low_map, TensorTiles<3>{
+            matmul_right_parts + 4194304, { depths, 4096, 1 }, { 1024, 1024 },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 128);
+        const int64_t processors = processor_count();
+        constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
+        {
+            const int64_t lines = 1 * rows;
+            const dim3 blocks = grid_of(lines);
+            if (is_contiguous(x_strides, {batch, 1024})) {
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<true>), blocks, dim3(256), 0, stream,
+                               x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
+            } else {
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<false>), blocks, dim3(256), 0, stream,
+                               x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
+            }
+        }
+        {
+            const int64_t lines = 1 * columns;
+            const dim3 blocks = grid_of(lines);
+            if (is_contiguous(fc_weight_strides, {4096, 1024})) {
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<true>), blocks, dim3(256), 0, stream,
+                               fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
+            } else {
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<false>), blocks, dim3(256), 0, stream,
+                               fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
+            }
+        }
+
+        FUSEGEN_LAUNCH(linear_gelu_tensor_kernel, grid_of(tensor_tiles < processors
+            ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                       left_map, left_low_map, right_map, right_low_map, y, matmul_left_scales,
+                       matmul_right_scales, matmul_flags, batch);
+        // The shared-memory tile is left with what is marked.
+        flags = matmul_flags;
+        grid = grid_of(tiles < 4 * processors ? tiles : 4 * processors);
+    }
+
+    if (packed) {
+        FUSEGEN_LAUNCH((linear_gelu_kernel<true>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       flags, x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), y, batch);
+    } else {
+        FUSEGEN_LAUNCH((linear_gelu_kernel<false>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       flags, x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), y, batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen
