@@ -97,8 +97,11 @@ def _pays(axes: ProductAxes, context: Context) -> bool:
         hints.value, (axes.rows, axes.columns, axes.depths, axes.batches)
     )
     products = 2 * batches * rows * columns * depths
+    whole_tiles = (
+        2 * batches * (-(-rows // ROWS) * ROWS) * (-(-columns // COLUMNS) * COLUMNS) * depths
+    )
     prepared = 2 * PART_BYTES * batches * (rows + columns) * depths
-    split = PRODUCTS * products / device.tensor_rate + prepared / device.bandwidth
+    split = PRODUCTS * whole_tiles / device.tensor_rate + prepared / device.bandwidth
     return depths >= LEAST_DEPTH and split + 3 * device.launch < products / device.product_rate
 
 

@@ -4,6 +4,7 @@
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
 #include "fusegen/reduce.cuh"
+#include "fusegen/skinny_product.cuh"
 #include "fusegen/stepped_division.cuh"
 
 namespace fusegen {
@@ -18,6 +19,8 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
     uint8_t* __restrict__ logsumexp_states,
     int64_t batch) {
     constexpr int threads = 256;
+    constexpr int tile_rows = 64;
+    constexpr int tile_columns = 64;
     const int64_t batches = 1;
     const int64_t rows = batch;
     const int64_t columns = 800;
@@ -94,10 +97,10 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
         // Each row of the tile leaves the state of its columns.
         const int64_t parts = column_tiles;
         const int64_t part = column_tile;
-        for (int tile_row = threadIdx.x / lanes; tile_row < 64; tile_row += threads / lanes) {
+        for (int tile_row = threadIdx.x / lanes; tile_row < tile_rows; tile_row += threads / lanes) {
             const bool is_active = tile_first_row + tile_row < rows;
             const int64_t row = is_active ? batch_index * rows + tile_first_row + tile_row : 0;
-            const int64_t tile_end = tile_first_column + 64;
+            const int64_t tile_end = tile_first_column + tile_columns;
             const int64_t row_end = !is_active ? tile_first_column : tile_end < columns ? tile_end : columns;
             // Phase 1 of 1.
             auto logsumexp_state = LogSumExp<float>::identity();
@@ -118,7 +121,76 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
                 reinterpret_cast<LogSumExp<float>*>(logsumexp_states)[row * parts + part] = logsumexp_state;
             }
         }
+
         __syncthreads();  // the next tile overwrites this one
+    }
+}
+
+// linear_logsumexp_gelu_partial: linear, logsumexp, gelu.
+// Each tile leaves one small state a row, so the product never reaches memory.
+// This form is for products of few rows, at most `tile_rows`: a block reads its columns of the right
+// operand once and keeps the sums of all rows.
+template <int tile_rows>
+__global__ void __launch_bounds__(512) linear_logsumexp_gelu_partial_skinny_kernel(
+    const float* __restrict__ left_matrices,
+    int64_t left_stride,
+    int64_t left_batch_stride,
+    const float* __restrict__ right_matrices,
+    int64_t right_stride,
+    int64_t right_batch_stride,
+    uint8_t* __restrict__ logsumexp_states,
+    int64_t batch) {
+    constexpr int threads = 512;
+    constexpr int tile_columns = 64;
+    const int64_t rows = batch;
+    const int64_t columns = 800;
+    const int64_t depths = 96;
+    const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
+    const int64_t tiles = 1 * column_tiles;
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared + 0);
+    float* const partial = reinterpret_cast<float*>(shared + 4160);
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t column_tile = block % column_tiles;
+        const int64_t batch_index = block / column_tiles;
+        const int64_t tile_first_row = 0;
+        const int64_t tile_first_column = column_tile * tile_columns;
+        skinny_product<tile_rows, tile_columns, Neighbours::in_depth>(
+            left_matrices + batch_index * left_batch_stride, left_stride, rows,
+            right_matrices + batch_index * right_batch_stride, right_stride, tile_first_column, columns,
+            depths, tile, 65, partial);
+        constexpr int lanes = 32;  // threads that share a row
+        constexpr int vector = 1;
+        const int lane = threadIdx.x % lanes;
+        // Each row of the tile leaves the state of its columns.
+        const int64_t parts = column_tiles;
+        const int64_t part = column_tile;
+        for (int tile_row = threadIdx.x / lanes; tile_row < tile_rows; tile_row += threads / lanes) {
+            const bool is_active = tile_first_row + tile_row < rows;
+            const int64_t row = is_active ? batch_index * rows + tile_first_row + tile_row : 0;
+            const int64_t tile_end = tile_first_column + tile_columns;
+            const int64_t row_end = !is_active ? tile_first_column : tile_end < columns ? tile_end : columns;
+            // Phase 1 of 1.
+            auto logsumexp_state = LogSumExp<float>::identity();
+            for (int64_t first_column = tile_first_column + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65
+                    + first_column - tile_first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    logsumexp_state.push(kept_matmul[element], column);
+                }
+            }
+            logsumexp_state = reduce_lanes<32>(logsumexp_state);
+
+            if (lane == 0 && is_active) {
+                static_assert(sizeof(LogSumExp<float>) == 8, "the workspace's size depends on it");
+                reinterpret_cast<LogSumExp<float>*>(logsumexp_states)[row * parts + part] = logsumexp_state;
+            }
+        }
+
+        __syncthreads();  // the next columns' sums overwrite these
     }
 }
 
@@ -139,6 +211,33 @@ FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_partial(
     constexpr int threads = 256;
     constexpr std::size_t shared_bytes = 16640;
     const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {800, 96});
+    // The form for few rows takes operands that are read 16 bytes at a time.
+    if (rows <= 16) {
+        int64_t left_run[2];
+        int64_t right_run[2];
+        const int64_t depths = 96;
+        if (depths % 4 == 0 &&
+            merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            is_aligned(x, 16) &&
+            (left_run[0]) % 4 == 0 &&
+            merge_dims(fc_weight_strides, {800, 96}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            is_aligned(fc_weight, 16) &&
+            (right_run[0]) % 4 == 0) {
+            const int64_t column_tiles = divide_up(columns, 64);
+            const auto skinny_kernel =
+                rows <= 2 ? linear_logsumexp_gelu_partial_skinny_kernel<2> :
+                rows <= 8 ? linear_logsumexp_gelu_partial_skinny_kernel<8> :
+                linear_logsumexp_gelu_partial_skinny_kernel<16>;
+            FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(512), 4160, stream,
+                           x, left_run[0], 0,
+                           fc_weight, right_run[0], 0,
+                           logsumexp_states, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
+    }
+
     const dim3 grid = grid_of(tiles);
     if (packed) {
         FUSEGEN_LAUNCH((linear_logsumexp_gelu_partial_kernel<true>),
