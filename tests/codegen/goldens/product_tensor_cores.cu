@@ -292,6 +292,189 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
 // product is not stored.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
+__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap right_map,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 2;
+    constexpr int stages = 10;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 32;
+    constexpr int tile_depth = 64;
+    constexpr int left_start = 0;
+    constexpr int right_start = 8192;
+    constexpr int stage_size = 10240;  // elements
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 96;
+    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
+    const int64_t tiles = 1 * order.rows * order.columns;
+    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(bfloat16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<40>();
+        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
+            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            for (int step = 0; step < steps; ++step) {
+                bfloat16* const stage_tiles = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
+                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, tile_first_column, 0);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<232>();
+        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int64_t batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int64_t tile_first_row = row_tile * tile_rows;
+            const int64_t tile_first_column = column_tile * tile_columns;
+            float accumulators[tile_columns / 2];
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
+                mbarrier_wait(&full[stage], phase);
+                wgmma_fence();
+#pragma unroll
+                for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
+                    wgmma<bfloat16, tile_columns>(
+                        accumulators, wgmma_descriptor(left_tile + depth),
+                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                }
+                wgmma_commit();
+                // All stages are given back inside the loop: reading the sums behind a branch that follows it
+                // makes ptxas serialise the products where the number of steps is known at run time only.
+                const bool is_last = step + 1 == steps;
+                if (is_last) {
+                    wgmma_wait<0>();
+                } else {
+                    wgmma_wait<1>();  // the step before this one is done with its stage
+                }
+                if (thread == 0 && step > 0) {
+                    mbarrier_arrive(&empty[previous]);
+                }
+                if (thread == 0 && is_last) {
+                    mbarrier_arrive(&empty[stage]);
+                }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(accumulators);
+#pragma unroll
+            for (int group = 0; group < 2; ++group) {
+                const int64_t product_column = tile_first_column + group * 16;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    const bool is_active = product_row < rows && product_column < columns;
+                    const int64_t row = is_active
+                        ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+                    // Phase 1 of 3.
+                    auto total_state = Sum<float>::identity();
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const int64_t column = first_column + element;
+                            const float gelu = fusegen::gelu_none(accumulators[(group * 2 + block) * 4
+                                + half * 2 + element]);
+                            const float to = fusegen::cast<float>(gelu);
+                            total_state.push(to, column);
+                            accumulators[(group * 2 + block) * 4 + half * 2 + element] = to;
+                        }
+                    }
+                    total_state = reduce_lanes<4>(total_state);
+                    const float total = convert<float>(total_state.result());
+                    // Phase 2 of 3.
+                    const float mean = total / 16.0f;
+                    auto rest_state = Sum<float>::identity();
+                    auto squared_deviations_state = Sum<float>::identity();
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const int64_t column = first_column + element;
+                            const float deviation = accumulators[(group * 2 + block) * 4 + half * 2
+                                + element] - mean;
+                            rest_state.push(deviation, column);
+                            const float squared = deviation * deviation;
+                            squared_deviations_state.push(squared, column);
+                        }
+                    }
+                    rest_state = reduce_lanes<4>(rest_state);
+                    const float rest = convert<float>(rest_state.result());
+                    squared_deviations_state = reduce_lanes<4>(squared_deviations_state);
+                    const float squared_deviations = convert<float>(squared_deviations_state.result());
+                    // Phase 3 of 3.
+                    const float rest_2 = rest / 16.0f;
+                    const float centre = mean + rest_2;
+                    const float div = squared_deviations / 16.0f;
+                    const float add = div + 1e-05f;
+                    const float rsqrt = fusegen::rsqrt(add);
+#pragma unroll
+                    for (int block = 0; block < 2; ++block) {
+                        const int64_t first_column = block * 8 + lane * 2;
+                        Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                        for (int element = 0; element < vector; ++element) {
+                            const float sub = accumulators[(group * 2 + block) * 4 + half * 2
+                                + element] - centre;
+                            const float mul = sub * rsqrt;
+                            const float narrow_type = mul;
+                            y_vector[element] = convert<bfloat16>(narrow_type);
+                        }
+                        if (is_active) {
+                            store_vector(y + first_column + row * 16, y_vector);
+                        }
+                    }
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+// linear_gelu_group_norm: linear, gelu, group_norm.
+// Groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// product is not stored.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
 __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
     const __grid_constant__ TensorMap right_map,
@@ -487,6 +670,36 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     constexpr int threads = 256;
     constexpr std::size_t shared_bytes = 16640;
     const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {256, 96});
+    // Wide tiles would leave half of the multiprocessors idle, or more.
+    if (2 * 1 * divide_up(rows, 128) * divide_up(columns, 256) <= processor_count()) {
+        // The tensor cores' form takes operands with neighbours in the planned direction, whose other
+        // strides are multiples of 16 bytes.
+        TensorMap left_map;
+        int64_t left_run[2];
+        TensorMap right_map;
+        int64_t right_run[2];
+        const int64_t depths = 96;
+        if (has_wgmma() && columns % 2 == 0 &&
+            is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+            merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
+                x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+                { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+            merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            encode_tensor_map<bfloat16>(&right_map, TensorTiles<3>{
+                fc_weight, { depths, 256, 1 }, { right_run[0], right_run[0] },
+                { 64, 32, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
+            const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
+            const int64_t processors = processor_count();
+            constexpr std::size_t ring_bytes = 102400 * sizeof(bfloat16);
+            FUSEGEN_LAUNCH(linear_gelu_group_norm_narrow_tensor_kernel, grid_of(tensor_tiles < processors
+                ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                           left_map, right_map, y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
+    }
     // The form for few rows takes operands that are read 16 bytes at a time.
     if (rows <= 8) {
         int64_t left_run[2];
