@@ -47,6 +47,7 @@ def compile(
     architectures: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
     precisions: Sequence[str] = (),
+    inference_only: bool = False,
     emit_only: bool = False,
 ) -> None:
     """Write a folder with a model's kernels, their binding, its Python module and its plan, and
@@ -55,8 +56,9 @@ def compile(
     `arguments` are the model's; `architectures` (`sm_90a`) are those of this machine's GPUs unless
     given; `dtypes` those of inputs and parameters that pin none. Matrix products of float32 are
     built in full precision, and for the `precisions` given, which are settings of
-    `torch.set_float32_matmul_precision`; a setting that was not built has full precision. Raises
-    SourceError or FusegenError, and writes nothing then.
+    `torch.set_float32_matmul_precision`; a setting that was not built has full precision.
+    `inference_only` leaves out the operators that a training needs, for which PyTorch's own
+    operations stand in then. Raises SourceError or FusegenError, and writes nothing then.
     """
     from pathlib import Path
 
@@ -71,6 +73,7 @@ def compile(
         architectures=architectures,
         dtypes=dtypes,
         precisions=precisions,
+        inference_only=inference_only,
         emit_only=emit_only,
         model=model,
     )

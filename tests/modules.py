@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fusegen.compiler.loading import load_model
@@ -29,19 +29,24 @@ def reference(module: nn.Module, *inputs: Tensor) -> Any:
     return generated(module).reference(*inputs, *module.parameters())
 
 
-def operators(module: nn.Module, mode: str = "") -> Any:
-    """The operators that a module has loaded; `mode` is `_training` for those of that one."""
-    found = [
-        loaded
-        for (name, _), loaded in generated(module)._LOADED.items()
-        if name.endswith("_training") == bool(mode)
-    ]
-    (only,) = found
-    return only
+def operators(module: nn.Module, *inputs: Tensor, mode: str = "_INFERENCE") -> Any:
+    """A module's operators for these inputs: `differentiable` and `no_grad`."""
+    scope, chain, dtypes = _place(module, inputs, mode)
+    scope._load(chain, "", dtypes)
+    return scope._LOADED[chain.operator, dtypes]
 
 
-def operator(module: nn.Module, mode: str = "") -> Callable[..., Any]:
-    """The operator among those that autograd knows."""
-    differentiable = operators(module, mode).differentiable
-    assert callable(differentiable)
-    return differentiable
+def derived(module: nn.Module, *inputs: Tensor, mode: str = "_INFERENCE") -> Any:
+    """Those of its gradients: `forward`, which may be None, and `backward`."""
+    scope, chain, dtypes = _place(module, inputs, mode)
+    scope._load_derived(chain, "", dtypes)
+    return scope._DERIVED[chain.operator, dtypes]
+
+
+def _place(
+    module: nn.Module, inputs: tuple[Tensor, ...], mode: str
+) -> tuple[Any, Any, tuple[torch.dtype, ...]]:
+    scope = generated(module)
+    members = "_members_training" if mode == "_TRAINING" else "_members"
+    tensors = (*inputs, *(getattr(scope, members)(module) if hasattr(scope, members) else ()))
+    return scope, getattr(scope, mode), tuple(tensor.dtype for tensor in tensors)

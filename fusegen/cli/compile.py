@@ -53,6 +53,11 @@ def add_parser(commands: options.Commands) -> None:
         "torch.set_float32_matmul_precision, too (may be given many times; they are always built "
         "for highest)",
     )
+    parser.add_argument(
+        "--inference-only",
+        action="store_true",
+        help="leave out the operators that a training needs; PyTorch's own operations stand in",
+    )
     options.add_arguments(parser)
     parser.add_argument(
         "--emit-only",
@@ -78,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             architectures=tuple(arguments.architectures),
             dtypes=tuple(arguments.dtypes) or (options.DTYPES[0],),
             precisions=tuple(arguments.precisions),
+            inference_only=arguments.inference_only,
             emit_only=arguments.emit_only,
         )
     console.stdout().print(str(out))

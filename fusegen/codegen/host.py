@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from fusegen.codegen.c_text import integer
 from fusegen.codegen.environment import environment, tidy
@@ -37,7 +38,12 @@ EXTREMES = frozenset({"amax", "amin", "argmax", "argmin", "norm"})
 CHOOSING = frozenset({Monoid.MAXIMUM, Monoid.MINIMUM, Monoid.ARGMAX, Monoid.ARGMIN})
 
 # The names that the skeleton `binding.cpp.j2` uses itself.
-SKELETON = frozenset({"fusegen", "library", "run", "Run", "ScalarType", "Size", "Tensor", "std"})
+SKELETON = frozenset(
+    {"fusegen", "library", "run", "Run", "ScalarType", "Size", "Tensor", "std", "wanted"}
+)
+
+# The last bit of an int64 that `wanted` uses: it stands for all results from there on.
+LAST_BIT = 62
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,17 @@ class NamedSize:
 
 
 @dataclass(frozen=True)
+class StepText:
+    """What some steps of the plan do, and on what condition; None for always."""
+
+    steps: tuple[tuple[str, ...], ...]
+    condition: str | None
+
+
+@dataclass(frozen=True)
 class BindingText:
-    """What the skeleton `binding.cpp.j2` fills in; each of `steps` is a few statements."""
+    """What the skeleton `binding.cpp.j2` fills in; `variables` are tensors to declare before the
+    steps, where some of these may be left out."""
 
     header: tuple[str, ...]
     operator: str
@@ -70,7 +85,8 @@ class BindingText:
     arguments: tuple[str, ...]
     checks: tuple[str, ...]
     count_checks: tuple[str, ...]
-    steps: tuple[tuple[str, ...], ...]
+    variables: tuple[str, ...]
+    steps: tuple[StepText, ...]
     returned: str
     result_type: str
     schema_parameters: tuple[str, ...]
@@ -84,6 +100,7 @@ def binding_source(
     header: tuple[str, ...],
     shown: Mapping[str, str],
     batches: Mapping[str, Integer],
+    needs: tuple[frozenset[int], ...] | None = None,
 ) -> str:
     """The binding of a plan as C++ text.
 
@@ -91,20 +108,35 @@ def binding_source(
     namespace FUSEGEN_NAMESPACE; `header` is the comment, line by line; `shown` gives the user's
     name for each argument's buffer (`gemm.weight` for `gemm_weight`); `batches` how many values
     each channel of a batch norm in training has, by the layer's path.
+
+    With `needs`, which tells for each step the results that depend on it, the operator takes a last
+    argument `wanted`, whose bits (see `wanted_bit`) choose results: steps that none of these needs
+    are left out, and the other results are empty tensors of shape [0].
     """
-    writer = _Writer.of(plan, launchers, operator)
-    results = tuple(writer.variables[buffer.name] for buffer in plan.results)
+    writer = _Writer.of(plan, launchers, operator, chooses=needs is not None)
+    results = [writer.variables[buffer.name] for buffer in plan.results]
     single = len(results) == 1
     names = [writer.variables[buffer.name] for buffer in plan.arguments]
+    parameters = [f"const Tensor& {name}" for name in names]
+    schema = [f"Tensor {name}" for name in names]
+    # Python registers autograd with the first; the second spares calls without gradients that.
+    operators = [operator, f"{operator}_no_grad"]
+    if needs is not None:
+        parameters.append("int64_t wanted")
+        schema.append("int wanted")
+        operators = [operator]
+        results = [
+            f"run.chosen({_condition(frozenset({i}))}, {name}, ScalarType::{SCALAR_TYPES[b.dtype]})"
+            for i, (name, b) in enumerate(zip(results, plan.results, strict=True))
+        ]
     text = BindingText(
         header=header,
         operator=operator,
-        # Python registers autograd with the first; the second spares calls without gradients that.
-        names=(operator, f"{operator}_no_grad"),
+        names=tuple(operators),
         kernels=tuple(writer.declaration(*item) for item in launchers.items()),
         sizes=tuple(NamedSize(writer.symbols[s], s.name) for s in writer.given),
         defined_sizes=tuple(writer.definition(s) for s in writer.defined),
-        parameters=tuple(f"const Tensor& {name}" for name in names),
+        parameters=tuple(parameters),
         arguments=tuple(names),
         checks=tuple(
             writer.check(b, shown[b.name], names[0]) for b in _deciding_first(plan.arguments)
@@ -113,20 +145,51 @@ def binding_source(
             *(writer.count_check("batch", layer, count) for layer, count in batches.items()),
             *(writer.count_check("extreme", *found) for found in _extremes(plan.graph)),
         ),
-        steps=tuple(writer.statements(step, launchers) for step in plan.steps),
+        variables=tuple(writer.variables[b.name] for step in plan.steps for b in step.written)
+        if writer.chooses
+        else (),
+        steps=_steps(
+            [writer.statements(step, launchers) for step in plan.steps],
+            [_needed(step, needs, len(results)) for step, _ in enumerate(plan.steps)],
+        ),
         returned=results[0] if single else f"{{{', '.join(results)}}}",
         result_type="Tensor" if single else f"std::tuple<{', '.join('Tensor' for _ in results)}>",
-        schema_parameters=tuple(f"Tensor {name}" for name in names),
+        schema_parameters=tuple(schema),
         schema_result="Tensor" if single else f"({', '.join('Tensor' for _ in results)})",
     )
     return tidy(environment().get_template("binding.cpp.j2").render(text=text))
+
+
+def wanted_bit(result: int) -> int:
+    """The bit of `wanted` that asks for the result at that position."""
+    return 1 << min(result, LAST_BIT)
+
+
+def _condition(results: frozenset[int]) -> str:
+    """Whether one of the results is wanted."""
+    bits = 0
+    for result in results:
+        bits |= wanted_bit(result)
+    return f"wanted & {hex(bits)}"
+
+
+def _needed(step: int, needs: tuple[frozenset[int], ...] | None, results: int) -> str | None:
+    """The condition of a step; one that all results need has none."""
+    return None if needs is None or len(needs[step]) == results else _condition(needs[step])
+
+
+def _steps(steps: list[tuple[str, ...]], conditions: list[str | None]) -> tuple[StepText, ...]:
+    """The steps, neighbours with one condition together."""
+    pairs = groupby(zip(conditions, steps, strict=True), key=lambda pair: pair[0])
+    return tuple(StepText(tuple(s for _, s in group), condition) for condition, group in pairs)
 
 
 @dataclass
 class _Writer:
     """Writes the binding's statements; `symbols` and `variables` give sizes and buffers names.
 
-    `given` sizes are those of the arguments, `defined` ones follow from them.
+    `given` sizes are those of the arguments, `defined` ones follow from them. Where the operator
+    `chooses` among the steps, their tensors are declared before.
     """
 
     given: tuple[Symbol, ...]
@@ -134,9 +197,12 @@ class _Writer:
     symbols: dict[Atom, str]
     variables: dict[str, str]
     results: dict[str, Buffer]
+    chooses: bool
 
     @staticmethod
-    def of(plan: ModulePlan, launchers: Mapping[str, Signature], operator: str) -> _Writer:
+    def of(
+        plan: ModulePlan, launchers: Mapping[str, Signature], operator: str, *, chooses: bool
+    ) -> _Writer:
         names = Names({operator, *SKELETON})
         buffers = (*plan.arguments, *plan.results, *plan.workspaces)
         variables = {buffer.name: names.fresh(buffer.name) for buffer in buffers}
@@ -146,7 +212,8 @@ class _Writer:
         sizes = [size for buffer in buffers for size in buffer.shape]
         defined = definitions((*sizes, *(Integer.of_atom(symbol) for symbol in passed)))
         symbols: dict[Atom, str] = {s: names.fresh(s.name) for s in (*given, *defined)}
-        return _Writer(given, defined, symbols, variables, {b.name: b for b in plan.results})
+        results = {b.name: b for b in plan.results}
+        return _Writer(given, defined, symbols, variables, results, chooses)
 
     def definition(self, symbol: Symbol) -> str:
         """The declaration of a size that follows from others."""
@@ -199,15 +266,17 @@ class _Writer:
         return (*allocations, call)
 
     def _allocation(self, buffer: Buffer) -> str:
-        variable, dtype = self.variables[buffer.name], SCALAR_TYPES[buffer.dtype]
+        dtype = SCALAR_TYPES[buffer.dtype]
         result = self.results.get(buffer.name)
         if result is None:
             sizes = self._sizes(buffer.shape)
-            return f"const Tensor {variable} = run.workspace({sizes}, ScalarType::{dtype});"
+            return self._assigned(buffer, f"run.workspace({sizes}, ScalarType::{dtype})")
         sizes = self._sizes(result.shape)
-        return (
-            f'const Tensor {variable} = run.result("{buffer.name}", {sizes}, ScalarType::{dtype});'
-        )
+        return self._assigned(buffer, f'run.result("{buffer.name}", {sizes}, ScalarType::{dtype})')
+
+    def _assigned(self, buffer: Buffer, value: str) -> str:
+        declared = "" if self.chooses else "const Tensor "
+        return f"{declared}{self.variables[buffer.name]} = {value};"
 
     def _sizes(self, shape: Shape) -> str:
         return f"{{{', '.join(integer(size, self.symbols) for size in shape)}}}"
@@ -226,14 +295,13 @@ class _Writer:
             else:
                 arguments.append(_argument(parameter, step.node.attributes[parameter.name]))
         passed = ",\n        ".join(arguments)
-        variable = self.variables[step.result.name]
         several = f"<{operation.results}, {operation.result}>" if operation.results > 1 else ""
         called = f"run.library{several}(\n        {passed})"
         result = self.results.get(step.result.name)
         if result is not None and result.shape != step.result.shape:
             sizes = self._sizes(result.shape)
             called = f"torch::stable::view({called}, {sizes})"
-        return f"const Tensor {variable} = {called};"
+        return self._assigned(step.result, called)
 
 
 def _given(size: Integer) -> Integer:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.environment import environment
+from fusegen.codegen.host import LAST_BIT
 from fusegen.codegen.names import Names
+from fusegen.codegen.python_gradients import GradientText, gradient_texts
 from fusegen.codegen.python_layers import member_statements
-from fusegen.codegen.python_reference import DtypeText, reference_text
+from fusegen.codegen.python_mode import Mode, dtype_texts, follower
+from fusegen.codegen.python_reference import FunctionText, empty_text, reference_text, result_type
 from fusegen.ir.dependence import gradient_sources
-from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.ops.twin import literal
 
@@ -29,39 +31,6 @@ FORWARD_GLOBALS = frozenset(
         "_update_statistics",
     }
 )
-
-
-@dataclass(frozen=True)
-class Mode:
-    """The module in evaluation or in training: the name of its operators without their dtype, and
-    its graph as the user wrote it, elaborated for each dtype that the module can have. In the
-    dtypes of `tf32` there is an operator with TF32 products beside the one with float32 products.
-
-    All text is made from the graph for float32; the others tell which dtypes follow the module's.
-    """
-
-    operator: str
-    graphs: Mapping[DType, Graph]
-    tf32: tuple[DType, ...] = ()
-
-    @property
-    def graph(self) -> Graph:
-        """The graph for float32."""
-        return self.graphs[DType.FLOAT32]
-
-    def dtypes(self, nodes: Callable[[Graph], tuple[Node, ...]]) -> tuple[DtypeText, ...]:
-        """The dtype of each of `nodes` of the graph."""
-        found = zip(*(nodes(graph) for graph in self.graphs.values()), strict=True)
-        return tuple(self._dtype(versions) for versions in found)
-
-    def _dtype(self, versions: tuple[Node, ...]) -> DtypeText:
-        by_module = {of: node.dtype for of, node in zip(self.graphs, versions, strict=True)}
-        if all(of is dtype for of, dtype in by_module.items()):
-            return None
-        if len(set(by_module.values())) == 1:
-            return literal(versions[0].dtype)
-        items = (f"{literal(of)}: {literal(dtype)}" for of, dtype in by_module.items())
-        return f"{{{', '.join(items)}}}"
 
 
 @dataclass(frozen=True)
@@ -88,21 +57,24 @@ class MembersText:
 
 @dataclass(frozen=True)
 class ModeText:
-    """A mode's functions and what is known of its arguments."""
+    """A mode's functions and what is known of its arguments; `visible` of its forward's results
+    are those that are not saved for the backward."""
 
     constant: str
     operator: str
-    reference: str
-    empty: str
+    reference_name: str
+    reference: FunctionText
+    empty_name: str
+    empty: FunctionText
     docstring: str
-    parameters: tuple[str, ...]
-    statements: tuple[str, ...]
-    empty_statements: tuple[str, ...]
     result_type: str
     arguments: tuple[str, ...]
     partial: tuple[str, ...]
+    buffers: tuple[int, ...]
     tf32: tuple[str, ...]
     members: MembersText | None
+    visible: int
+    gradients: tuple[GradientText, ...]
 
 
 @dataclass(frozen=True)
@@ -118,7 +90,8 @@ class TrainingText:
 
 @dataclass(frozen=True)
 class ModuleText:
-    """What the skeleton `module.py.j2` fills in."""
+    """What the skeleton `module.py.j2` fills in; `derived` where a mode has gradients of its own,
+    `referenced` where one has those of the reference."""
 
     docstring: tuple[str, ...]
     class_name: str
@@ -129,6 +102,9 @@ class ModuleText:
     result_type: str
     training: TrainingText | None
     modes: tuple[ModeText, ...]
+    derived: bool
+    referenced: bool
+    last_bit: int
     device: str
     libraries: Libraries | None
 
@@ -145,7 +121,7 @@ def module_source(
 
     `training` is given where that mode differs; `header` is the docstring, line by line; `device`
     is the type of device the kernels take tensors on (`cuda`, or `cpu` in the emulator). Without
-    `libraries`, whoever runs the text must set its `find_library`.
+    `libraries`, whoever runs the text must set its `find_libraries`.
     """
     graph = inference.graph
     modes = [_mode("inference", inference)]
@@ -158,9 +134,12 @@ def module_source(
         members=member_statements(graph.layers),
         inputs=tuple(f"{name}: Tensor" for name in _input_names(graph)),
         inference=_arguments(graph, modes[0]),
-        result_type=_result_type(len(graph.outputs)),
+        result_type=result_type(len(graph.outputs)),
         training=None if training is None else _training(training.graph, modes[-1]),
         modes=tuple(modes),
+        derived=any(mode.gradients for mode in modes),
+        referenced=not all(mode.gradients for mode in modes),
+        last_bit=LAST_BIT,
         device=device,
         libraries=libraries,
     )
@@ -182,29 +161,32 @@ def shown_name(node: Node) -> str:
 def _mode(name: str, mode: Mode) -> ModeText:
     suffix = "" if name == "inference" else f"_{name}"
     tensors = operator_tensors(mode.graph)
-    own = mode.dtypes(operator_tensors)
-    follower = next((t for t, dtype in zip(tensors, own, strict=True) if dtype is None), tensors[0])
-    reference = reference_text(
-        mode.graph, tensors, follower, mode.dtypes(lambda graph: graph.roots)
-    )
+    own = dtype_texts(mode.graphs, operator_tensors)
+    results = dtype_texts(mode.graphs, lambda graph: graph.roots)
     return ModeText(
         constant=f"_{name.upper()}",
         operator=mode.operator,
-        reference=f"reference{suffix}",
-        empty=f"_empty_results{suffix}",
+        reference_name=f"reference{suffix}",
+        reference=reference_text(mode.graph, tensors),
+        empty_name=f"_empty_results{suffix}",
+        empty=empty_text(mode.graph, tensors, follower(tensors, own), results),
         docstring="What the kernels compute, in PyTorch."
         if not mode.graph.updates
         else "The same in training: also each batch norm's mean and unbiased variance.",
-        parameters=reference.parameters,
-        statements=reference.statements,
-        empty_statements=reference.empty_statements,
-        result_type=_result_type(len(mode.graph.roots)),
+        result_type=result_type(len(mode.graph.roots)),
         arguments=tuple(
             f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
         ),
-        members=_members(f"_members{suffix}", tensors),
         partial=_partial(mode.graph, tensors),
+        buffers=tuple(
+            number
+            for number, node in enumerate(tensors)
+            if _role(node) is Role.BUFFER and node.dtype.is_float
+        ),
         tf32=tuple(literal(dtype) for dtype in mode.tf32),
+        members=_members(f"_members{suffix}", tensors),
+        visible=len(mode.graph.roots),
+        gradients=gradient_texts(mode, suffix),
     )
 
 
@@ -273,10 +255,6 @@ def _input_names(graph: Graph) -> list[str]:
     wanted = [shown_name(node) for node in graph.inputs]
     names = Names(set(wanted), FORWARD_GLOBALS)
     return [names.fresh(name) if name in FORWARD_GLOBALS else name for name in wanted]
-
-
-def _result_type(count: int) -> str:
-    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
 
 
 def _class_docstring(graph: Graph) -> tuple[str, ...]:

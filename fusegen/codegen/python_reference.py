@@ -15,53 +15,91 @@ from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.record import Composite, Reshape, View
 from fusegen.ops.twin import literal, render
 
+# A tuple of more items is annotated without their number.
+ANNOTATED = 6
 # What the twins of operations use, and Python's own words.
 RESERVED = frozenset({*keyword.kwlist, "torch", "F", "float"})
 
-
-# A dtype as Python text; a dict by the module's dtype where it depends on that; None for the
-# module's dtype itself.
+# A dtype as Python text, a dict by the module's dtype where it depends on that; COMPUTE; or None
+# for the module's dtype itself.
 DtypeText = str | None
+# The type that arithmetic on the module's dtype is done in.
+COMPUTE = "compute"
 
 
 @dataclass(frozen=True)
-class ReferenceText:
-    """The function's parameters and statements, and the statements of one that makes empty
-    tensors of the results' shapes, strides and dtypes."""
+class FunctionText:
+    """A function's parameters and statements."""
 
     parameters: tuple[str, ...]
     statements: tuple[str, ...]
-    empty_statements: tuple[str, ...]
 
 
-def reference_text(
+def reference_text(graph: Graph, tensors: tuple[Node, ...]) -> FunctionText:
+    """What a graph computes, as a function of the placeholders `tensors`."""
+    scope = _Scope.of(tensors)
+    body = _statements(graph, scope.names, scope.texts, scope.sizes)
+    results = [_returned(root, scope.texts[root]) for root in graph.roots]
+    bound = scope.bound_sizes([*body, *results])
+    return FunctionText(scope.parameters, (*bound, *body, *_return(results)))
+
+
+def empty_text(
     graph: Graph, tensors: tuple[Node, ...], model: Node, dtypes: tuple[DtypeText, ...]
-) -> ReferenceText:
-    """The graph over the placeholders `tensors`, which are the parameters.
+) -> FunctionText:
+    """Empty tensors of the shapes, strides and dtypes of a graph's results, as a function of the
+    placeholders `tensors`.
 
     `dtypes` are the results'; those without one have the dtype of the tensor `model`.
     """
-    symbols = sorted({s for node in tensors for s in _symbols(node.shape)}, key=lambda s: s.name)
-    names = Names({symbol.name for symbol in symbols}, RESERVED)
-    clashing = [symbol for symbol in symbols if symbol.name in RESERVED]
-    renamed = {symbol: Integer.symbol(names.fresh(symbol.name)) for symbol in clashing}
-    texts = {node: names.fresh(_stem(node)) for node in tensors}
-    origins = {
-        str(renamed.get(symbol, symbol)): origin
-        for symbol, origin in _origins(tensors, texts).items()
-    }
-    parameters = tuple(texts.values())
-    body = _statements(graph, names, texts, renamed)
-    results = [_returned(root, texts[root]) for root in graph.roots]
-    shapes = [
-        _empty(_renamed(tuple(root.shape), renamed), texts[model], dtype)
+    scope = _Scope.of(tensors)
+    results = [
+        _empty(_renamed(tuple(root.shape), scope.sizes), scope.texts[model], dtype)
         for root, dtype in zip(graph.roots, dtypes, strict=True)
     ]
-    return ReferenceText(
-        parameters,
-        (*_sizes(origins, [*body, *results]), *body, *_return(results)),
-        (*_sizes(origins, shapes), *_return(shapes)),
-    )
+    return FunctionText(scope.parameters, (*scope.bound_sizes(results), *_return(results)))
+
+
+def result_type(count: int) -> str:
+    """The annotation of a function that returns so many tensors."""
+    if count > ANNOTATED:
+        return "tuple[Tensor, ...]"
+    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The names in a function's text: those given out, `texts` of tensors, which are the function's
+    parameters first, and where symbolic sizes come from. `sizes` are those that have other names
+    than the user's."""
+
+    names: Names
+    texts: dict[Node, str]
+    parameters: tuple[str, ...]
+    sizes: Mapping[Symbol, Integer]
+    origins: Mapping[str, str]
+
+    @staticmethod
+    def of(tensors: tuple[Node, ...]) -> _Scope:
+        found = {s for node in tensors for s in _symbols(node.shape)}
+        symbols = sorted(found, key=lambda s: s.name)
+        names = Names({symbol.name for symbol in symbols}, RESERVED)
+        clashing = [symbol for symbol in symbols if symbol.name in RESERVED]
+        renamed = {symbol: Integer.symbol(names.fresh(symbol.name)) for symbol in clashing}
+        texts = {node: names.fresh(_stem(node)) for node in tensors}
+        origins = {
+            str(renamed.get(symbol, symbol)): origin
+            for symbol, origin in _origins(tensors, texts).items()
+        }
+        return _Scope(names, texts, tuple(texts.values()), renamed, origins)
+
+    def bound_sizes(self, lines: list[str]) -> tuple[str, ...]:
+        """The statements that bind the sizes which the lines mention."""
+        return tuple(
+            f"{name} = {self.origins[name]}"
+            for name in sorted(self.origins)
+            if any(re.search(rf"(?<![\w.]){name}\b", line) for line in lines)
+        )
 
 
 def _return(values: list[str]) -> tuple[str, ...]:
@@ -107,15 +145,6 @@ def _origins(tensors: tuple[Node, ...], texts: dict[Node, str]) -> dict[Symbol, 
     return origins
 
 
-def _sizes(origins: Mapping[str, str], lines: list[str]) -> tuple[str, ...]:
-    """The statements that bind the sizes which the lines mention."""
-    return tuple(
-        f"{name} = {origins[name]}"
-        for name in sorted(origins)
-        if any(re.search(rf"(?<![\w.]){name}\b", line) for line in lines)
-    )
-
-
 def _renamed(value: AttributeValue, sizes: Mapping[Symbol, Integer]) -> AttributeValue:
     """An attribute with other names for some sizes."""
     if isinstance(value, Integer):
@@ -151,6 +180,8 @@ def _may_alias(node: Node) -> bool:
 def _empty(shape: AttributeValue, model: str, dtype: DtypeText) -> str:
     """A contiguous tensor on the device of `model`, and of its dtype unless another is given."""
     own = "" if dtype is None else f", dtype={dtype}"
-    if dtype is not None and dtype.startswith("{"):
+    if dtype is COMPUTE:
+        own = f", dtype=torch.promote_types({model}.dtype, torch.float32)"
+    elif dtype is not None and dtype.startswith("{"):
         own += f"[{model}.dtype]"
     return f"{model}.new_empty({literal(shape)}{own})"

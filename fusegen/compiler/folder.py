@@ -29,11 +29,14 @@ def write_folder(
     architectures: Sequence[str],
     dtypes: Sequence[DType],
     precisions: Sequence[Precision],
+    inference_only: bool,
     emit_only: bool,
 ) -> None:
     """Write the folder `out`, and build it unless `emit_only`; nothing is written if that fails.
 
-    float32 products are built in full precision, and in the `precisions` beside it.
+    float32 products are built in full precision, and in the `precisions` beside it. With
+    `inference_only` the operators for training are left out, and PyTorch differentiates the
+    reference.
 
     Raises FusegenError where the folder cannot be written or is another model's, ToolchainError
     and BuildError.
@@ -45,13 +48,15 @@ def write_folder(
         raise FusegenError("the emulator has no GPU architectures", "leave --arch out")
     else:
         chips = ()
-    keys = variant_keys(chosen, dtypes, precisions)
+    keys = variant_keys(chosen, dtypes, precisions, gradients=not inference_only)
     variants = [make_variant(chosen, key) for key in keys]
     requests = [variant.request(target, chips) for variant in variants]
     namespaces = {request.name: namespace_of(request) for request in requests}
     device = "cuda" if target is Target.CUDA else "cpu"
-    libraries = _libraries(chosen, namespaces, target, dtypes, precisions)
-    module = chosen.python_source(device, libraries, tf32_dtypes(keys))
+    libraries = _libraries(chosen, namespaces, target, dtypes, precisions, inference_only)
+    module = chosen.python_source(
+        device, libraries, tf32_dtypes(keys), gradients=not inference_only
+    )
     try:
         if emit_only:
             emit(requests, out)
@@ -84,12 +89,15 @@ def _libraries(
     target: Target,
     dtypes: Sequence[DType],
     precisions: Sequence[Precision],
+    inference_only: bool,
 ) -> Libraries:
     file = chosen.program.source.filename.rpartition("/")[2]
     options = [] if chosen.model is None else [f"--model {chosen.model}"]
     options += [f"-D {name}={value}" for name, value in chosen.arguments]
     if target is Target.EMULATE:
         options.append("--target emulate")
+    if inference_only:
+        options.append("--inference-only")
     options += [f"--precision {precision.value}" for precision in dict.fromkeys(precisions)]
     options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]
     return Libraries(

@@ -10,14 +10,18 @@ from functools import cached_property, lru_cache
 
 from fusegen import __version__
 from fusegen.codegen.names import snake_case
-from fusegen.codegen.python_module import Libraries, Mode, module_source, operator_tensors
+from fusegen.codegen.python_mode import Mode
+from fusegen.codegen.python_module import Libraries, module_source, operator_tensors
 from fusegen.compiler.dumps import dump_graph, dump_program
-from fusegen.errors import Diagnostic
+from fusegen.errors import Diagnostic, FusegenError
 from fusegen.frontend import Elaboration, Program, Source, elaborate, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.passes.differentiation import Differentiated, differentiate
 
+# PyTorch's dispatcher takes no more of an operator.
+OPERATOR_ARGUMENTS = 64
 # The dtypes that inputs and parameters which pin none may have.
 MODULE_DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)
 
@@ -38,7 +42,14 @@ class Specialisation:
         program = parse(source)
         dump_program(program)
         made = Specialisation(program, model, tuple(arguments.items()))
-        made.graph(DType.FLOAT32, training=False)
+        graph = made.graph(DType.FLOAT32, training=False)
+        count = len(graph.inputs) + len(graph.tensors)
+        if count > OPERATOR_ARGUMENTS:
+            raise FusegenError(
+                f"model '{graph.name}' has {count} inputs, parameters and buffers, but a PyTorch "
+                f"operator takes {OPERATOR_ARGUMENTS} tensors at most",
+                "make several models of it",
+            )
         return made
 
     @property
@@ -73,6 +84,17 @@ class Specialisation:
         """A mode's operators' name, without the dtype."""
         return f"{self.stem}_training" if training else self.stem
 
+    def derivative(self, dtype: DType, training: bool) -> Differentiated | None:
+        """The forward and backward in a dtype and mode; None where PyTorch has to differentiate the
+        reference: an operation on the way has no gradient here, or no gradient flows at all."""
+        return _derivative(self, dtype, training)
+
+    def derivatives(self, training: bool) -> dict[DType, Differentiated]:
+        """Those in all dtypes, if there are any in all of them."""
+        found = {dtype: self.derivative(dtype, training) for dtype in MODULE_DTYPES}
+        kept = {dtype: version for dtype, version in found.items() if version is not None}
+        return kept if len(kept) == len(found) else {}
+
     @property
     def header(self) -> tuple[str, ...]:
         """What stands at the top of every generated file."""
@@ -89,11 +111,13 @@ class Specialisation:
         device: str,
         libraries: Libraries | None,
         tf32: Mapping[bool, tuple[DType, ...]] | None = None,
+        gradients: bool = True,
     ) -> str:
         """The Python module around the operators; `tf32` tells for each mode, whether training,
-        the dtypes in which there is an operator with TF32 products, too."""
+        the dtypes in which there is an operator with TF32 products, too. Without `gradients`,
+        PyTorch differentiates the reference."""
         evaluation, *training = (
-            self._mode(mode, (tf32 or {}).get(mode, ())) for mode in self.modes
+            self._mode(mode, (tf32 or {}).get(mode, ()), gradients) for mode in self.modes
         )
         return module_source(
             evaluation,
@@ -103,15 +127,23 @@ class Specialisation:
             libraries=libraries,
         )
 
-    def _mode(self, training: bool, tf32: tuple[DType, ...]) -> Mode:
+    def _mode(self, training: bool, tf32: tuple[DType, ...], gradients: bool) -> Mode:
         return Mode(
             self.operator(training),
             {dtype: self._elaboration(dtype, training).graph for dtype in MODULE_DTYPES},
             tf32,
+            self.derivatives(training) if gradients else {},
         )
 
     def _elaboration(self, dtype: DType, training: bool) -> Elaboration:
         return _elaborated(self, dtype, training)
+
+
+@lru_cache(maxsize=64)
+def _derivative(chosen: Specialisation, dtype: DType, training: bool) -> Differentiated | None:
+    found = differentiate(chosen.graph(dtype, training=training))
+    # One argument of a backward is no tensor.
+    return found if found is not None and len(found.sources) < OPERATOR_ARGUMENTS else None
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from fusegen import resources
 from fusegen.codegen.cuda import cuda_source
@@ -20,6 +21,7 @@ from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
+from fusegen.plan.needs import needed_for
 from fusegen.plan.precision import Precision, float32_products
 from fusegen.runtime.request import BuildRequest, Target
 
@@ -52,49 +54,81 @@ def has_tf32(chosen: Specialisation, dtype: DType, *, training: bool) -> bool:
     return float32_products(decomposed(chosen, dtype, training=training))
 
 
+class Part(Enum):
+    """What an operator computes; the value is the part of its name that tells it."""
+
+    RESULTS = ""
+    FORWARD = "_forward"  # the results, and what is saved for the backward
+    BACKWARD = "_backward"
+
+
 @dataclass(frozen=True)
 class VariantKey:
-    """Which of a model's operators: its dtype, its mode, and how it does float32 products."""
+    """Which of a model's operators: its dtype, its mode, how it does float32 products, and what it
+    computes."""
 
     dtype: DType
     training: bool
     precision: Precision = Precision.HIGHEST
+    part: Part = Part.RESULTS
 
     def name(self, chosen: Specialisation) -> str:
         """The operator's name, put together as the generated module does."""
         version = "_tf32" if self.precision is Precision.HIGH else ""
-        return f"{chosen.operator(self.training)}{version}_{self.dtype.value}"
+        return f"{chosen.operator(self.training)}{self.part.value}{version}_{self.dtype.value}"
+
+    def graph(self, chosen: Specialisation) -> Graph:
+        """What it computes, before the passes."""
+        if self.part is Part.RESULTS:
+            return chosen.graph(self.dtype, training=self.training)
+        derivative = chosen.derivative(self.dtype, self.training)
+        assert derivative is not None
+        return derivative.forward if self.part is Part.FORWARD else derivative.backward
 
 
 def variant_keys(
     chosen: Specialisation,
     dtypes: Iterable[DType],
     precisions: Collection[Precision] = tuple(Precision),
+    *,
+    gradients: bool = True,
 ) -> tuple[VariantKey, ...]:
-    """The operators of a model in these dtypes: those in full precision always, and those of the
-    other `precisions` where they differ."""
+    """The operators of a model in these dtypes: those in full precision always, those of the other
+    `precisions` where they differ, and with `gradients` those that a training needs."""
     keys = []
     for dtype in dict.fromkeys(dtypes):
         for training in chosen.modes:
-            keys.append(VariantKey(dtype, training))
+            versions = [Precision.HIGHEST]
             if Precision.HIGH in precisions and has_tf32(chosen, dtype, training=training):
-                keys.append(VariantKey(dtype, training, Precision.HIGH))
+                versions.append(Precision.HIGH)
+            parts = [Part.RESULTS]
+            if gradients:
+                parts += _gradient_parts(chosen, dtype, training)
+            keys += [VariantKey(dtype, training, v, part) for v in versions for part in parts]
     return tuple(keys)
+
+
+def _gradient_parts(chosen: Specialisation, dtype: DType, training: bool) -> list[Part]:
+    """A backward, and a forward where it saves something, if the mode has gradients of its own."""
+    if not chosen.derivatives(training):
+        return []
+    derivative = chosen.derivative(dtype, training)
+    assert derivative is not None
+    return [Part.FORWARD, Part.BACKWARD] if derivative.forward.saved else [Part.BACKWARD]
 
 
 def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
     """For each mode the dtypes that have an operator with TF32 products."""
     found: dict[bool, tuple[DType, ...]] = {}
     for key in keys:
-        if key.precision is Precision.HIGH:
+        if key.precision is Precision.HIGH and key.part is Part.RESULTS:
             found[key.training] = (*found.get(key.training, ()), key.dtype)
     return found
 
 
 def make_variant(chosen: Specialisation, key: VariantKey) -> Variant:
     """The operator of that key."""
-    graph = chosen.graph(key.dtype, training=key.training)
-    return graph_variant(key.name(chosen), chosen.header, graph, key)
+    return graph_variant(key.name(chosen), chosen.header, key.graph(chosen), key)
 
 
 def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: VariantKey) -> Variant:
@@ -106,9 +140,14 @@ def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: Variant
     dump_cuda(name, cuda.text)
     tensors = (*graph.inputs, *graph.tensors)
     shown = {b.name: shown_name(n) for b, n in zip(plan.arguments, tensors, strict=True)}
-    about = f"The PyTorch operator {name}: checks its tensors and runs the chain in {name}.cu."
     binding = binding_source(
-        plan, cuda.launchers, name, (*header, "", about), shown, _batches(graph)
+        plan,
+        cuda.launchers,
+        name,
+        (*header, "", *textwrap.wrap(_about(key.part, name), COMMENT_WIDTH)),
+        shown,
+        _batches(graph),
+        needed_for(plan) if key.part is Part.BACKWARD else None,
     )
     return Variant(
         name,
@@ -119,6 +158,15 @@ def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: Variant
             **{f"include/{file}": text for file, text in resources.include_files().items()},
         },
     )
+
+
+def _about(part: Part, name: str) -> str:
+    does = {
+        Part.RESULTS: "the chain",
+        Part.FORWARD: "the chain, with what the backward needs as further results,",
+        Part.BACKWARD: "what the gradients need whose bits are set in `wanted`, of the kernels",
+    }
+    return f"The PyTorch operator {name}: checks its tensors and runs {does[part]} in {name}.cu."
 
 
 def _batches(graph: Graph) -> dict[str, Integer]:
@@ -136,7 +184,7 @@ def _batches(graph: Graph) -> dict[str, Integer]:
 def _overview(graph: Graph, plan: ModulePlan) -> tuple[str, ...]:
     """The chain as the reference has it, and the plan: for the head of the kernels' file."""
     tensors = (*graph.inputs, *graph.tensors)
-    reference = reference_text(graph, tensors, tensors[0], (None,) * len(graph.roots))
+    reference = reference_text(graph, tensors)
     lines = ["The chain:", *(f"  {line}" for line in reference.statements), "", "The plan:"]
     for number, step in enumerate(plan.steps, start=1):
         name = step.node.operation.name if isinstance(step, LibraryPlan) else step.name

@@ -32,11 +32,17 @@ zero_grad
 # the same name would hide them. A test compares them with the text.
 _GLOBALS = """
 Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError
-any bool ctypes dict find_library float functools getattr hasattr int isinstance iter len next nn
-object reference reference_training staticmethod str super threading torch tuple type zip _Chain
-_DEVICE _DTYPES _FOLDER _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING
-_allows_tf32 _backward _empty_results _empty_results_training _in_training _keep_inputs _load
-_members _members_training _refuse _run _update_statistics
+any bool ctypes dict enumerate find_libraries float functools getattr hasattr int isinstance iter
+len list min next nn object range reference reference_training staticmethod str super threading
+torch tuple type zip _Chain _DERIVED _DEVICE _DTYPES _Derived _FOLDER _Gradient _INFERENCE
+_INFERENCE_ARGUMENTS _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING _TRAINING_ARGUMENTS
+_all_dtypes _allows_tf32 _autograd _autograd_of_reference _empty_backward _empty_backward_2
+_empty_backward_3 _empty_backward_4 _empty_backward_training _empty_backward_training_2
+_empty_backward_training_3 _empty_backward_training_4 _empty_forward _empty_forward_2
+_empty_forward_3 _empty_forward_4 _empty_forward_training _empty_forward_training_2
+_empty_forward_training_3 _empty_forward_training_4 _empty_results _empty_results_training _given
+_in_training _load _load_derived _mark_results _members _members_training _operators _refuse
+_refuse_second_derivative _run _saves _update_statistics _wanted_bit _wanted_only
 """
 MODULE_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 MODULE_GLOBALS = frozenset(_GLOBALS.split())

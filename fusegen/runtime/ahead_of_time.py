@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.runtime.builder import emit
-from fusegen.runtime.cache import cached_build
+from fusegen.runtime.cache import cached_builds
 from fusegen.runtime.emulator_library import emulator_library
 from fusegen.runtime.request import BuildRequest, Target
 
@@ -19,7 +19,7 @@ def build_into(requests: Sequence[BuildRequest], folder: Path) -> None:
     Emulated modules get the emulator's library beside them, to be loaded first with RTLD_GLOBAL.
     Raises ToolchainError, BuildError or CacheError.
     """
-    files = [cached_build(request) for request in requests]
+    files = cached_builds(requests)
     if requests[0].target is Target.EMULATE:
         files.append(emulator_library())
     emit(requests, folder)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from fusegen import settings
 from fusegen.runtime.builder import build
 from fusegen.runtime.errors import BuildError, CacheError
 from fusegen.runtime.fingerprint import build_key
+from fusegen.runtime.jobs import parallel_jobs
 from fusegen.runtime.ninja_file import library_name
 from fusegen.runtime.request import BuildRequest
 from fusegen.runtime.toolchain import Toolchain, find_toolchain
@@ -42,6 +44,15 @@ def cached_build(request: BuildRequest, toolchain: Toolchain | None = None) -> P
     return cached_file(
         request.name, key, library_name(request), lambda folder: build(request, folder, toolchain)
     )
+
+
+def cached_builds(requests: Sequence[BuildRequest]) -> list[Path]:
+    """The built modules for `requests`, missing ones built side by side; raises what the first that
+    fails does."""
+    if len(requests) == 1:
+        return [cached_build(requests[0])]
+    with ThreadPoolExecutor(parallel_jobs()) as pool:
+        return [*pool.map(cached_build, requests)]
 
 
 def cached_file(name: str, key: str, file: str, make: Callable[[Path], object]) -> Path:

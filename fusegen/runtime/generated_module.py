@@ -14,7 +14,7 @@ from typing import Any, cast
 from torch import nn
 
 from fusegen.errors import FusegenError
-from fusegen.runtime.loader import find_library
+from fusegen.runtime.loader import find_libraries
 from fusegen.runtime.request import BuildRequest
 
 
@@ -137,5 +137,7 @@ def generated_module(blueprint: Blueprint) -> ModuleType:
     linecache.cache[made.__file__] = (len(blueprint.text), None, lines, made.__file__)
     sys.modules[name] = made
     exec(compile(blueprint.text, made.__file__, "exec"), made.__dict__)
-    made.__dict__["find_library"] = lambda variant: find_library(blueprint.request(variant))
+    made.__dict__["find_libraries"] = lambda *variants: find_libraries(
+        [blueprint.request(variant) for variant in variants]
+    )
     return made

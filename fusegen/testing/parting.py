@@ -14,7 +14,7 @@ from fusegen.ir.graph import Graph, Node, Output, Placeholder, topological
 from fusegen.ops.construct import is_number
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.gpu import default_architectures
-from fusegen.runtime.loader import find_library
+from fusegen.runtime.loader import find_libraries
 from fusegen.runtime.request import Target
 from fusegen.testing.bounds import bounds
 from fusegen.testing.case import Case
@@ -76,9 +76,8 @@ def _run(
     architectures = default_architectures() if on_gpu else ()
     name = f"{subject.chosen.stem}_up_to_{graph.outputs[0].node.operation.name}"
     variant = graph_variant(name, subject.chosen.header, graph, key)
-    namespace, library = find_library(
-        variant.request(subject.target, architectures, check=not on_gpu)
-    )
+    request = variant.request(subject.target, architectures, check=not on_gpu)
+    ((namespace, library),) = find_libraries([request])
     if not hasattr(getattr(torch.ops, namespace), name):
         torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     operator = getattr(getattr(torch.ops, namespace), name)

@@ -17,7 +17,7 @@ from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
 from fusegen.plan.module import plan_module
 from fusegen.runtime.emulation import emulation
-from fusegen.runtime.loader import find_library
+from fusegen.runtime.loader import find_libraries
 from fusegen.runtime.request import Target, content_digest
 from tests.emulated import apply, graph, value
 from tests.modules import load, reference
@@ -139,7 +139,7 @@ def test_a_failing_launch_is_a_runtime_error_with_the_faults_text() -> None:
     broken = text.replace("const int64_t count = n * 6;", "const int64_t count = n * 6 + 1;")
     assert broken != text
     variant = Variant(name, made.plan, {**made.sources, f"{name}.cu": broken})
-    namespace, library = find_library(variant.request(Target.EMULATE, check=True))
+    ((namespace, library),) = find_libraries([variant.request(Target.EMULATE, check=True)])
     torch.ops.load_library(library)
     operator = getattr(getattr(torch.ops, namespace), name)
     with emulation(check=True), pytest.raises(RuntimeError, match=r"^relu: "):

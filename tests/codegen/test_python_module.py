@@ -17,7 +17,7 @@ from fusegen.errors import FusegenError
 from fusegen.frontend import Source
 from fusegen.frontend.python_names import MODULE_GLOBALS
 from fusegen.runtime.request import Target
-from tests.modules import load
+from tests.modules import load, operators
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.fuse"))
 BATCH_NORM = """\
@@ -86,10 +86,8 @@ def test_fake_results_are_those_of_the_kernels() -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         module.to(dtype).train()
         x, index = torch.randn(3, 4).to(dtype), torch.arange(3)
-        module(x, index)
         arguments = (x, index, module.bn.weight, module.bn.bias)
-        dtypes = tuple(argument.dtype for argument in arguments)
-        operator = scope._LOADED["norm_training", dtypes].differentiable
+        operator = operators(module, x, index, mode="_TRAINING").no_grad
         for real, fake in zip(
             operator(*arguments), scope._empty_results_training(*arguments), strict=True
         ):

@@ -24,6 +24,8 @@ import sys, torch, scale
 module = scale.Scale()
 x = torch.arange(8.0).view(2, 4) - 3
 assert torch.equal(module(x), torch.relu(x * module.weight))
+module(x).sum().backward()
+assert torch.equal(module.weight.grad, ((x * module.weight > 0) * x).sum(0)) and scale._DERIVED
 assert module.bfloat16()(x.bfloat16()).dtype is torch.bfloat16
 assert len(scale._LOADED) == 2 and "fusegen" not in sys.modules
 try:
@@ -54,7 +56,8 @@ def test_folder_runs_without_fusegen(model: Path, tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == (
-        "scale_float16 was not built, only scale_float32, scale_bfloat16; build it with `fusegen "
+        "scale_float16 was not built, only scale_float32, scale_backward_float32, scale_bfloat16, "
+        "scale_backward_bfloat16; build it with `fusegen "
         "compile scale.fuse --target emulate --dtype float32 --dtype bfloat16 --dtype float16`\n"
     )
 
@@ -100,6 +103,8 @@ def test_emit_only_needs_no_toolchain(
         "include",
         "plan.json",
         "scale.py",
+        "scale_backward_float32.cu",
+        "scale_backward_float32_binding.cpp",
         "scale_float32.cu",
         "scale_float32_binding.cpp",
     }
@@ -131,7 +136,9 @@ def test_plans_of_several_dtypes(model: Path, tmp_path: Path) -> None:
     fusegen.compile(model, tmp_path / "out", dtypes=("float32", "float64"), emit_only=True)
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     written = {n: p["kernels"][0]["writes_bytes"] for n, p in plan["variants"].items()}
-    assert written == {"scale_float32": 1024 * 4 * 4, "scale_float64": 1024 * 4 * 8}
+    assert written["scale_float32"] == 1024 * 4 * 4
+    assert written["scale_float64"] == 1024 * 4 * 8
+    assert written.keys() >= {"scale_backward_float32", "scale_backward_float64"}
 
 
 def test_a_folder_of_another_model_is_left_alone(
@@ -185,3 +192,25 @@ def test_a_failed_build_leaves_nothing(
 def test_a_folder_that_cannot_be_written(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(model), "-o", str(model / "out"), "--emit-only"]) == 1
     assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+
+INFERENCE = """
+import torch, scale
+module = scale.Scale()
+x = torch.arange(8.0).view(2, 4) - 3
+module(x).sum().backward()
+assert torch.equal(module.weight.grad, ((x * module.weight > 0) * x).sum(0))
+"""
+
+
+def test_folder_for_inference_only(model: Path, tmp_path: Path) -> None:
+    """No operators for training; PyTorch's own operations differentiate."""
+    out = tmp_path / "out"
+    options = ["-o", str(out), "--target", "emulate", "--inference-only"]
+    assert main(["compile", str(model), *options]) == 0
+    assert not [name for name in files_in(out) if "backward" in name or "forward" in name]
+    environment = {**os.environ, "PYTHONPATH": str(out)}
+    answer = subprocess.run(
+        [sys.executable, "-c", INFERENCE], cwd=out, env=environment, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr

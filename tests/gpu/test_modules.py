@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusegen.runtime.request import Target
-from tests.modules import load, operator, reference
+from tests.modules import load, operators, reference
 
 MODEL = """\
 model Chain:
@@ -34,7 +34,7 @@ def test_opcheck() -> None:
     chain = module()
     x = torch.randn(64, 8, device="cuda").t()
     assert torch.allclose(chain(x), reference(chain, x), atol=TOLERANCE)
-    torch.library.opcheck(operator(chain), (x, *chain.parameters()))
+    torch.library.opcheck(operators(chain, x).differentiable, (x, *chain.parameters()))
 
 
 @pytest.mark.gpu

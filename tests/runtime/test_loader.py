@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fusegen.runtime.builder import build
-from fusegen.runtime.loader import emulator_runtime, find_library
+from fusegen.runtime.loader import emulator_runtime, find_libraries
 from fusegen.runtime.request import BuildRequest
 from tests.runtime.adder import adder
 
@@ -25,7 +25,7 @@ def _cache(cache_folder: Path) -> None:
 
 def load_operators(request: BuildRequest) -> Any:
     """What an emitted module does with the library it is given."""
-    namespace, library = find_library(request)
+    ((namespace, library),) = find_libraries([request])
     operators = getattr(torch.ops, namespace)
     if not hasattr(operators, "add"):
         torch.ops.load_library(library)

@@ -243,6 +243,12 @@ public:
         return made;
     }
 
+    // A result that the caller wants, or no elements in its place.
+    Tensor chosen(int64_t wanted, const Tensor& result, ScalarType dtype) const {
+        return wanted ? result
+                      : torch::stable::empty({0}, dtype, std::nullopt, first_.device());
+    }
+
     // What PyTorch's operator `name` (`aten::convolution`) gives, contiguous: of all its `results`
     // the one at position `taken`.
     template <std::size_t results = 1, std::size_t taken = 0, class... Arguments>
