@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fusegen.codegen.c_text import storage_type, stored
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
-from fusegen.ir.integers import ONE, Integer, Quotient, Remainder, Symbol
+from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import Store
@@ -37,7 +37,7 @@ class VectorLoop:
     step: Integer
     first: str
     vector: int
-    multiple: Integer = ONE
+    multiples: tuple[Integer, ...] = ()
     ahead: bool = False
     loads: list[LoadAhead] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
@@ -52,13 +52,16 @@ class VectorLoop:
         """Whether a vector's elements at `position` are neighbours, so that one access does."""
         if self.ahead and self.vector == 1:
             return True
-        return access(position, self.step, self.vector, self.multiple) is Access.CONTIGUOUS
+        return self._access(position) is Access.CONTIGUOUS
 
     def load(self, load: Load) -> str:
         """The right side for a load inside the element loop: an element of a vector loaded ahead
-        where neighbours lie together, else a load of its own."""
+        where neighbours lie together, what was loaded once for a vector that shares an element,
+        else a load of its own."""
         name = self.scope.buffer(load.buffer)
         if not self.is_contiguous(load.offset):
+            if self._access(load.offset) is Access.UNIFORM:
+                return self._shared(load)
             self._prepare_divisions((load.offset, *load.coordinates))
             return scalar_load(self.scope)(load)
         if load not in self.vectors:
@@ -76,6 +79,19 @@ class VectorLoop:
                 self.before += lines
             self.vectors[load] = variable
         return f"{self.vectors[load]}[element]"
+
+    def _access(self, position: Integer) -> Access:
+        return access(position, self.step, self.vector, self.multiples)
+
+    def _shared(self, load: Load) -> str:
+        if load not in self.vectors:
+            name = self.scope.buffer(load.buffer)
+            variable = self.scope.names.fresh(f"{name}_shared")
+            address = self.scope.address(load, self._at_first())
+            dtype = storage_type(load.buffer.dtype)
+            self.before.append(f"const {dtype} {variable} = {name}[{address}];")
+            self.vectors[load] = variable
+        return self.vectors[load]
 
     def _prepare_divisions(self, values: tuple[Integer, ...]) -> None:
         """Divide once for the vector where its elements divide neighbouring numbers by a size."""

@@ -11,10 +11,15 @@ from fusegen.codegen.loops import LoadAhead, VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
+from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer
+from fusegen.ops.pointwise.arithmetic import DIVIDE
+from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.evaluate import accumulator_dtype
 from fusegen.plan.expressions import (
     Accumulator,
+    Compute,
     Expression,
     Literal,
     PartialStates,
@@ -23,6 +28,7 @@ from fusegen.plan.expressions import (
     Size,
 )
 from fusegen.plan.kernels import Kept, Phase, RowProgram
+from fusegen.plan.phases import state_holders
 
 
 class Slots(Protocol):
@@ -74,13 +80,13 @@ class RegisterSlots:
 
 @dataclass(frozen=True)
 class ReductionText:
-    """One reduction: its state's variable and type, the expression that merges all threads'
-    states, and the declaration of its result. The statement that feeds it stands in the body."""
+    """One state: its variable and type, the expression that merges all threads' states, and the
+    declarations of the results it has. The statement that feeds it stands in the body."""
 
     state: str
     type: str
     merged: str
-    result: str
+    results: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -139,14 +145,16 @@ def program_text(
     slots: Slots,
     merge: str,
     ahead: bool = False,
+    even: tuple[Integer, ...] = (),
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
-    The number of columns is a multiple of `vector`. `merge` is the device function that merges the
-    states of the threads that share a row, as text with a place for the state: `reduce({})`. With
-    `ahead`, each thread takes several vectors together, whose loads stand ahead of all else.
+    The number of columns and the sizes `even` are multiples of `vector`. `merge` is the device
+    function that merges the states of the threads that share a row, as text with a place for the
+    state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
+    ahead of all else.
     """
-    writer = _Writer(program, scope, vector, slots, merge, ahead)
+    writer = _Writer(program, scope, vector, slots, merge, ahead, even)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -175,10 +183,13 @@ class _Writer:
         slots: Slots,
         merge: str,
         ahead: bool,
+        even: tuple[Integer, ...],
     ) -> None:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
+        self.even = even
         self.state_of: dict[Reduced, str] = {}
+        self.divisors: dict[Expression, str] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
         self.row = Statements(scope.names, scope.symbols, self.load, self.load)
@@ -186,15 +197,21 @@ class _Writer:
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
         domain, scope = self.program.domain, self.scope
-        column, columns = domain.column, domain.columns
-        loop = VectorLoop(scope, column, "first_column", self.vector, columns, self.ahead)
+        multiples = (domain.columns, *self.even)
+        loop = VectorLoop(scope, domain.column, "first_column", self.vector, multiples, self.ahead)
         known = {kept.value: self.slots.read(kept, loop) for kept in phase.reads}
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
         known |= self.row.known
-        element = Statements(scope.names, loop.scope.symbols, loop.load, self.load, known)
-        reductions = tuple(self._feed(r, element) for r in phase.reductions)
+        element = Statements(
+            scope.names, loop.scope.symbols, loop.load, self.load, known, divisors=self.divisors
+        )
+        holders = state_holders(phase.reductions)
+        reductions = tuple(
+            self._feed(holder, [r for r in holders if holders[r] is holder], element, loop)
+            for holder in dict.fromkeys(holders.values())
+        )
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
         # All values first: a slot may change hands here, and its old value must have been read.
@@ -213,26 +230,38 @@ class _Writer:
             bool(phase.stores),
         )
 
-    def _feed(self, reduction: Reduced, element: Statements) -> ReductionText:
-        names, operand = self.scope.names, reduction.operand
-        state = names.fresh(f"{reduction.name}_state")
+    def _feed(
+        self, holder: Reduced, reductions: list[Reduced], element: Statements, loop: VectorLoop
+    ) -> ReductionText:
+        """Take elements into the state of `holder`, which holds the results of `reductions`."""
+        names, operand = self.scope.names, holder.operand
+        state = names.fresh(f"{holder.name}_state")
         if isinstance(operand, PartialStates):
-            left = names.fresh(f"{reduction.name}_left")
-            pointer = f"reinterpret_cast<const {_state_type(reduction)}*>"
+            left = names.fresh(f"{holder.name}_left")
+            pointer = f"reinterpret_cast<const {_state_type(holder)}*>"
             element.lines += [
                 f"const auto* const {left} = {pointer}({self.scope.buffer(operand.buffer)});",
                 f"{state}.merge({left}[{self.scope.text(operand.offset)}]);",
             ]
+        elif self.ahead and holder.monoid in (Monoid.MEAN, Monoid.MOMENTS):
+            values = names.fresh(f"{holder.name}_values")
+            dtype = compute_type(accumulator_dtype(operand.dtype))
+            loop.before.append(f"Vector<{dtype}, vector> {values};")
+            element.lines.append(f"{values}[element] = {element.value(operand)};")
+            loop.after.append(f"{state}.push({values});")
         else:
             element.lines.append(f"{state}.push({element.value(operand)}, column);")
-        self.state_of[reduction] = state
-        variable = names.fresh(reduction.name)
-        self.row.known[reduction] = variable
-        dtype = compute_type(reduction.dtype)
-        result = f"const {dtype} {variable} = convert<{dtype}>({state}.result());"
+        results = []
+        for reduction in reductions:
+            self.state_of[reduction] = state
+            variable = names.fresh(reduction.name)
+            self.row.known[reduction] = variable
+            dtype = compute_type(reduction.dtype)
+            value = f"{state}.result()" if reduction is holder else f"{state}.mean"
+            results.append(f"const {dtype} {variable} = convert<{dtype}>({value});")
         if self.program.states:
-            result = ""  # a part of a row has a state, and no result yet
-        return ReductionText(state, _state_type(reduction), self.merge.format(state), result)
+            results = []  # a part of a row has a state, and no result yet
+        return ReductionText(state, _state_type(holder), self.merge.format(state), tuple(results))
 
     def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""
@@ -259,6 +288,20 @@ class _Writer:
         for expression in order:
             if not varies[expression] and not isinstance(expression, (Literal, Size)):
                 self.row.value(expression)
+        for expression in order:
+            if varies[expression] and expression not in stop:
+                self._prepare_division(expression, varies)
+
+    def _prepare_division(self, quotient: Expression, varies: dict[Expression, bool]) -> None:
+        """Where all of a row is divided by one number, take its reciprocal once."""
+        if not isinstance(quotient, Compute) or quotient.operation is not DIVIDE:
+            return
+        by = quotient.operands[1]
+        is_known = by in self.divisors or isinstance(by, (Literal, Size))
+        if varies[by] or is_known or by.dtype.compute is not DType.FLOAT32:
+            return
+        self.divisors[by] = self.scope.names.fresh(f"{by.name}_divisor")
+        self.row.lines.append(f"const Divisor {self.divisors[by]}({self.row.value(by)});")
 
 
 def _hoisted_arguments(expression: Expression) -> tuple[Expression, ...]:

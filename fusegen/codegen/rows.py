@@ -44,7 +44,15 @@ class RowText:
     rows: str
     columns: str
     vector: int
+    even: tuple[str, ...]
     parts: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many neighbouring columns a thread may take at a time, the most first: fewer where a
+        size that is known at run time only must be a multiple of them."""
+        half = self.vector // 2
+        return (self.vector, half) if self.even and half > 2 else (self.vector,)
 
     @property
     def uses_clusters(self) -> bool:
@@ -61,15 +69,16 @@ def rows_text(plan: RowPlan) -> RowText:
     scope = Scope.of(values, plan.program.written, (*integers, *stored_integers(tuple(stores))))
     return RowText(
         KernelText.of(plan, scope),
-        tuple(_form(form, form is plan.forms[-1], plan.vector, scope) for form in plan.forms),
+        tuple(_form(form, form is plan.forms[-1], plan, scope) for form in plan.forms),
         scope.text(domain.rows),
         scope.text(domain.columns),
         plan.vector,
+        tuple(scope.factor(size) for size in plan.even),
         plan.parts,
     )
 
 
-def _form(form: RowForm, is_last: bool, vector: int, scope: Scope) -> FormText:
+def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText:
     slots = tuple(
         Slot(scope.names.fresh(f"cache_{number}"), compute_type(dtype))
         for number, dtype in enumerate(form.program.slots)
@@ -77,14 +86,15 @@ def _form(form: RowForm, is_last: bool, vector: int, scope: Scope) -> FormText:
     program = program_text(
         form.program,
         scope,
-        vector=vector,
+        vector=plan.vector,
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
         merge=_merge(form),
         ahead=True,
+        even=plan.even,
     )
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"
-    elements = form.steps * vector
+    elements = form.steps * plan.vector
     condition = "" if is_last else _condition(form)
     return FormText(suffix, form, mapping, elements, program, slots, condition)
 

@@ -11,6 +11,7 @@ from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
 from fusegen.ir.integers import Atom
 from fusegen.ops.operands import by_parameter
+from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import ParameterKind
 from fusegen.plan.expressions import (
     Compute,
@@ -31,6 +32,7 @@ class Statements:
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
     loop variables and sizes; `load` writes a load's right side in its storage type, `guarded_load`
     does so where only one side of a selection may be read, so nothing may be loaded ahead.
+    `divisors` names the prepared `Divisor`s of what many elements are divided by.
     """
 
     names: Names
@@ -39,6 +41,7 @@ class Statements:
     guarded_load: LoadText
     known: dict[Expression, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    divisors: Mapping[Expression, str] = field(default_factory=dict)
 
     def value(self, root: Expression) -> str:
         """The text that stands for `root`, after the statements it needs have been written."""
@@ -124,7 +127,12 @@ class Statements:
             opening = f"if ({condition}) {{" if condition else "{"
             self.lines.append(f"}} else {opening}" if position else opening)
             inner = Statements(
-                self.names, self.symbols, self.guarded_load, self.guarded_load, {**self.known}
+                self.names,
+                self.symbols,
+                self.guarded_load,
+                self.guarded_load,
+                {**self.known},
+                divisors=self.divisors,
             )
             value = inner.value(side)
             self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]
@@ -133,6 +141,9 @@ class Statements:
 
     def _compute(self, expression: Compute) -> str:
         operation = expression.operation
+        if operation is DIVIDE and expression.operands[1] in self.divisors:
+            numerator = self._operand(expression.operands[0], expression.operands[1].dtype)
+            return f"{self.divisors[expression.operands[1]]}.quotient({numerator})"
         groups = by_parameter(operation.parameters, expression.operands, expression.attributes)
         common = _common_dtype(expression)
         texts: dict[str, str] = {}

@@ -148,7 +148,7 @@ def _conditions(
 
 
 def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:
-    loop = VectorLoop(scope, plan.axes.column, "first_column", PAIR, plan.axes.columns)
+    loop = VectorLoop(scope, plan.axes.column, "first_column", PAIR, (plan.axes.columns,))
     values = tuple(store.value for store in epilogue.stores)
     known: dict[Expression, str] = {e: ELEMENT for e in walk(values) if isinstance(e, Accumulator)}
     statements = Statements(scope.names, loop.scope.symbols, loop.load, scalar_load(scope), known)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
-from fusegen.ir.integers import ONE, Integer, Quotient, Remainder, Symbol, divide_exactly
+from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol, divide_exactly
 
 
 class Access(Enum):
@@ -15,10 +16,12 @@ class Access(Enum):
     SCATTERED = "elements apart"
 
 
-def access(position: Integer, step: Integer, vector: int, multiple: Integer = ONE) -> Access:
+def access(
+    position: Integer, step: Integer, vector: int, multiples: tuple[Integer, ...] = ()
+) -> Access:
     """How `position` moves over `vector` steps of the loop variable `step`, which starts at a
-    multiple of `vector`. `multiple` is a size known to be a multiple of `vector` too."""
-    run = _run(position, step.alone, vector, multiple)
+    multiple of `vector`. `multiples` are sizes known to be multiples of `vector` too."""
+    run = _run(position, step.alone, vector, multiples)
     if run is None:
         return Access.SCATTERED
     slope, aligned = run
@@ -29,30 +32,28 @@ def access(position: Integer, step: Integer, vector: int, multiple: Integer = ON
 
 def advances(value: Integer, step: Integer, vector: int) -> bool:
     """Whether `value` grows by 1 with each of `vector` steps of the loop variable `step`."""
-    run = _run(value, step.alone, vector, ONE)
+    run = _run(value, step.alone, vector, ())
     return run is not None and run[0] == 1
 
 
-def _run(value: Integer, symbol: Symbol, vector: int, multiple: Integer) -> tuple[int, bool] | None:
+def _run(
+    value: Integer, symbol: Symbol, vector: int, multiples: tuple[Integer, ...]
+) -> tuple[int, bool] | None:
     """The change a step (0 or 1), and whether the first value is a multiple of `vector`; None
     where the steps are not even."""
     slope, aligned = 0, True
     for monomial, coefficient in value.terms:
         term = Integer(((monomial, coefficient),))
         if symbol not in term.symbols():
-            aligned = aligned and (
-                coefficient % vector == 0 or divide_exactly(term, multiple) is not None
-                if multiple != ONE
-                else coefficient % vector == 0
-            )
+            aligned = aligned and _is_multiple(term, coefficient, vector, multiples)
             continue
         if len(monomial) != 1:
-            inner = _constant_factor(term, symbol, vector, multiple)
+            inner = _constant_factor(term, symbol, vector, multiples)
             if inner is None:
                 return None
             aligned = aligned and inner
             continue
-        run = _atom_run(monomial[0], symbol, vector, multiple)
+        run = _atom_run(monomial[0], symbol, vector, multiples)
         if run is None or (run[0] and coefficient != 1):
             return None
         slope += run[0]
@@ -60,29 +61,51 @@ def _run(value: Integer, symbol: Symbol, vector: int, multiple: Integer) -> tupl
     return (slope, aligned) if slope <= 1 else None
 
 
-def _constant_factor(term: Integer, symbol: Symbol, vector: int, multiple: Integer) -> bool | None:
+def _is_multiple(
+    term: Integer, coefficient: int, vector: int, multiples: tuple[Integer, ...]
+) -> bool:
+    return coefficient % vector == 0 or any(
+        divide_exactly(term, multiple) is not None for multiple in multiples
+    )
+
+
+def _constant_factor(
+    term: Integer, symbol: Symbol, vector: int, multiples: tuple[Integer, ...]
+) -> bool | None:
     """For a product of atoms that stays the same over the vector: whether it is aligned."""
     ((monomial, coefficient),) = term.terms
     for atom in monomial:
         if symbol in Integer.of_atom(atom).symbols():
-            run = _atom_run(atom, symbol, vector, multiple)
+            run = _atom_run(atom, symbol, vector, multiples)
             if run is None or run[0]:
                 return None
-    return coefficient % vector == 0 or (
-        multiple != ONE and divide_exactly(term, multiple) is not None
-    )
+    return _is_multiple(term, coefficient, vector, multiples)
 
 
 def _atom_run(
-    atom: Symbol | Quotient | Remainder, symbol: Symbol, vector: int, multiple: Integer
+    atom: Symbol | Quotient | Remainder, symbol: Symbol, vector: int, multiples: tuple[Integer, ...]
 ) -> tuple[int, bool] | None:
     if isinstance(atom, Symbol):
         return 1, True
-    run = _run(atom.numerator, symbol, vector, multiple)
+    run = _run(atom.numerator, symbol, vector, multiples)
     if run is None or symbol in atom.denominator.symbols():
         return None
     divisor = atom.denominator
-    even = (divisor.constant is not None and divisor.constant % vector == 0) or divisor == multiple
+    even = (divisor.constant is not None and divisor.constant % vector == 0) or divisor in multiples
     if not (run[1] and even):
         return None if run[0] else (0, False)
     return (0, False) if isinstance(atom, Quotient) else run
+
+
+def even_sizes(positions: Iterable[Integer], step: Integer, vector: int) -> tuple[Integer, ...]:
+    """The sizes by which `positions` divide the loop variable: a vector lies within one quotient
+    where they are multiples of `vector`."""
+    found: dict[Integer, None] = {}
+    for position in positions:
+        for division in position.divisions():
+            size = division.denominator
+            is_size = size.constant is None and not size.divisions()
+            fixed = step.alone not in size.symbols()
+            if is_size and fixed and advances(division.numerator, step, vector):
+                found[size] = None
+    return tuple(found)

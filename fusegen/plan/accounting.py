@@ -15,6 +15,7 @@ from fusegen.plan.expressions import (
     walk,
 )
 from fusegen.plan.kernels import Phase, RowProgram, Store
+from fusegen.plan.phases import state_holders
 
 # Instructions to take one element into a reduction's state: those with a division or exponential
 # are dear, and an index takes a comparison more.
@@ -28,8 +29,8 @@ PUSH_COST = {
     Monoid.ARGMAX: 6,
     Monoid.ARGMIN: 6,
     Monoid.LOG_SUM_EXP: 16,
-    Monoid.MEAN: 12,
-    Monoid.MOMENTS: 14,
+    Monoid.MEAN: 6,
+    Monoid.MOMENTS: 6,
 }
 
 
@@ -64,12 +65,17 @@ def row_work(program: RowProgram, hints: SizeHints) -> Work:
     for phase in program.phases:
         expressions = phase_expressions(phase)
         reads += _load_bytes(expressions, hints)
-        flops += count * (_cost(expressions) + sum(PUSH_COST[r.monoid] for r in phase.reductions))
+        flops += count * (_cost(expressions) + _push_cost(phase))
         writes += store_bytes(phase.stores, hints)
     row_values = tuple(store.value for store in program.row_stores)
     flops += rows * _cost(tuple(walk(row_values)))
     states = sum(hints.value(state.buffer.bytes) for state in program.states)
     return Work(reads, writes + states, flops)
+
+
+def _push_cost(phase: Phase) -> int:
+    holders = dict.fromkeys(state_holders(phase.reductions).values())
+    return sum(PUSH_COST[holder.monoid] for holder in holders)
 
 
 def phase_expressions(phase: Phase) -> tuple[Expression, ...]:

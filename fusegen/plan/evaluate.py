@@ -137,8 +137,8 @@ class Evaluator:
             return Accumulator(node.dtype, name)
         if node in self.states:
             self._check_row(node, coordinates)
-            states = self.states[node]
-            return Reduced(node.dtype, name, states.monoid, states)
+            assert isinstance(operation, Reduction)
+            return Reduced(node.dtype, name, operation.monoid, self.states[node])
         if operation is CONSTANT:
             value = node.attributes["value"]
             assert isinstance(value, (bool, int, float))

@@ -185,12 +185,14 @@ class RowPlan(KernelPlan):
     """Reductions along rows, with what comes before and after them.
 
     The launcher takes the first of `forms` that fits the rows and the device; the last one always
-    does. Each thread handles `vector` neighbouring columns at a time. With `parts` above 1, that
+    does. Each thread handles `vector` neighbouring columns at a time, or fewer where that does not
+    divide the columns or one of the sizes `even`. With `parts` above 1, that
     many blocks share a row and leave partial states, which a second kernel merges in a fixed order.
     """
 
     forms: tuple[RowForm, ...]
     vector: int
+    even: tuple[Integer, ...] = ()
     parts: int = 1
 
     @property

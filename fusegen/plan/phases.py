@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Symbol
+from fusegen.ops.record import Monoid
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import (
     Accumulator,
@@ -189,3 +191,10 @@ class _Keeping:
 def loads_of(roots: tuple[Expression, ...]) -> tuple[Load, ...]:
     """Every load below the roots, each once."""
     return tuple(e for e in walk(roots) if isinstance(e, Load))
+
+
+def state_holders(reductions: Collection[Reduced]) -> dict[Reduced, Reduced]:
+    """For each reduction the one in whose state its result is found: the moments of a value hold
+    its mean, too."""
+    moments = {r.operand: r for r in reductions if r.monoid is Monoid.MOMENTS}
+    return {r: moments.get(r.operand, r) if r.monoid is Monoid.MEAN else r for r in reductions}

@@ -9,6 +9,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, TensorType
 from fusegen.ir.integers import ONE, Integer
 from fusegen.ops.record import LibraryCall, Monoid, Product, Reduction
+from fusegen.plan.access import even_sizes
 from fusegen.plan.accounting import row_work
 from fusegen.plan.buffers import Buffer, BufferRole, state_bytes
 from fusegen.plan.coordinates import flatten, unflatten
@@ -17,7 +18,7 @@ from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
 from fusegen.plan.expressions import PartialStates, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels import RowForm, RowPlan, StateStore, Store
-from fusegen.plan.phases import build_program
+from fusegen.plan.phases import build_program, loads_of, state_holders
 from fusegen.plan.strategies.row_forms import WARP, Layout
 
 # Blocks for each multiprocessor where blocks share rows: enough loads in flight to fill memory.
@@ -158,7 +159,10 @@ def state_stores(
     """A workspace for each reduction's partial states; equal reductions share one."""
     taken = {buffer.name for buffer in context.buffers.values()}
     made: dict[Reduced, StateStore] = {}
+    holders = state_holders(reductions.values())
     for node, reduction in reductions.items():
+        if holders[reduction] is not reduction:
+            continue
         dtype = accumulator_dtype(reduction.operand.dtype)
         size = domain.rows * parts * state_bytes(reduction.monoid, dtype)
         name = f"{context.buffers[node].name}_states"  # as distinct as the reductions' own names
@@ -166,7 +170,7 @@ def state_stores(
             name = f"{name}_"
         buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), DType.UINT8))
         made.setdefault(reduction, StateStore(buffer, reduction, dtype))
-    return {node: made[reduction] for node, reduction in reductions.items()}
+    return {node: made[holders[reduction]] for node, reduction in reductions.items()}
 
 
 def _parts(domain: Domain, layout: Layout, context: Context) -> int:
@@ -194,4 +198,6 @@ def _row_plan(
     kept = "read once and kept in registers" if program.slots else "read in each pass"
     passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
     why = f"{passes} over each row, {form.mapping.value}; {kept}"
-    return RowPlan("", group.nodes, why, cost, forms, layout.vector, parts)
+    positions = [x.offset for form in forms for x in loads_of(form.program.values)]
+    even = even_sizes(positions, program.domain.column, layout.vector)
+    return RowPlan("", group.nodes, why, cost, forms, layout.vector, even, parts)

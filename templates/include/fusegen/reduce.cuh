@@ -6,10 +6,25 @@
 #pragma once
 
 #include "device.cuh"
+#include "dtypes.cuh"
 #include "math.cuh"
 #include "numbers.cuh"
 
 namespace fusegen {
+
+// The sum of a vector in pairs: exact where all elements are equal.
+template <class T, int N>
+__device__ __forceinline__ T sum_of(const Vector<T, N>& x) {
+    Vector<T, N> sums = x;
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int i = 0; i < half; ++i) {
+            sums[i] += sums[i + half];
+        }
+    }
+    return sums[0];
+}
 
 template <class T>
 struct Sum {
@@ -125,8 +140,9 @@ struct LogSumExp {
     __device__ __forceinline__ T result() const { return greatest + logarithm(sum); }
 };
 
-// The sum of squared deviations from the mean: Welford's recurrence for an element, the formula of
-// Chan, Golub and LeVeque for another state.
+// The sum of squared deviations from the mean. The elements of a vector are taken by their own mean,
+// and states brought together by the formula of Chan, Golub and LeVeque, which for one element is
+// Welford's recurrence.
 template <class T>
 struct Moments {
     T count;
@@ -134,11 +150,21 @@ struct Moments {
     T deviations;
 
     static __device__ __forceinline__ Moments identity() { return {T(0), T(0), T(0)}; }
-    __device__ __forceinline__ void push(T x, int64_t) {
-        count += T(1);
-        const T difference = x - mean;
-        mean = count == T(1) ? x : mean + difference * near_reciprocal(count);
-        deviations += difference * (x - mean);
+    __device__ __forceinline__ void push(T x, int64_t) { push(Vector<T, 1>{{x}}); }
+    template <int N>
+    __device__ __forceinline__ void push(const Vector<T, N>& x) {
+        const T own = sum_of(x) * (T(1) / T(N));
+        T squares = T(0);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            squares += square(x[i] - own);
+        }
+        const T total = count + T(N);
+        const T difference = own - mean;
+        const T share = T(N) * near_reciprocal(total);
+        mean = count == T(0) ? own : mean + difference * share;
+        deviations += squares + square(difference) * (count * share);
+        count = total;
     }
     __device__ __forceinline__ void merge(const Moments& other) {
         const T total = count + other.count;

@@ -88,8 +88,8 @@ FUSEGEN_EXPORT int launch_var(
     }
     constexpr int vector = 1;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      is_contiguous(x_strides, {256, 64}) && is_aligned(x, 4) && is_aligned(y, 4);
+    const bool packed = is_contiguous(x_strides, {256, 64}) && is_aligned(x, 4) && is_aligned(y, 4);
+    const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 32));
     if (wide) {
         FUSEGEN_LAUNCH((var_kernel<vector, true>),

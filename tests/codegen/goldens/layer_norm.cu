@@ -133,10 +133,10 @@ FUSEGEN_EXPORT int launch_layer_norm_gelu_add(
     }
     constexpr int vector = 4;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      is_contiguous(x_strides, {batch, 512}) && is_contiguous(norm_weight_strides, {512}) &&
-                      is_contiguous(norm_bias_strides, {512}) && is_aligned(x, 16) &&
-                      is_aligned(norm_weight, 16) && is_aligned(norm_bias, 16) && is_aligned(y, 16);
+    const bool packed = is_contiguous(x_strides, {batch, 512}) && is_contiguous(norm_weight_strides, {512}) &&
+                        is_contiguous(norm_bias_strides, {512}) && is_aligned(x, 16) &&
+                        is_aligned(norm_weight, 16) && is_aligned(norm_bias, 16) && is_aligned(y, 16);
+    const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 8));
     if (wide) {
         FUSEGEN_LAUNCH((layer_norm_gelu_add_kernel<vector, true>),

@@ -314,8 +314,8 @@ FUSEGEN_EXPORT int launch_linear_logsumexp_gelu_finish(
     }
     constexpr int vector = 1;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      true && is_aligned(logsumexp_states, 1) && is_aligned(y, 4);
+    const bool packed = true && is_aligned(logsumexp_states, 1) && is_aligned(y, 4);
+    const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 8));
     if (wide) {
         FUSEGEN_LAUNCH((linear_logsumexp_gelu_finish_kernel<vector, true>),

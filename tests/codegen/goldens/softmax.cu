@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
         sum_state = reduce_lanes<32>(sum_state);
         const float sum = convert<float>(sum_state.result());
         // Phase 3 of 3.
+        const Divisor sum_divisor(sum);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
             Vector<float, vector> y_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float div = cache_0[step][element] / sum;
+                const float div = sum_divisor.quotient(cache_0[step][element]);
                 y_vector[element] = div;
             }
             store_vector(y + first_column + row * width, y_vector);
@@ -171,6 +172,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
         sum_state_2 = reduce_block<256>(sum_state_2, turn);
         const float sum_2 = convert<float>(sum_state_2.result());
         // Phase 3 of 3.
+        const Divisor sum_divisor_2(sum_2);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -180,7 +182,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
             Vector<float, vector> y_vector_2;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float div_2 = cache_0_2[step][element] / sum_2;
+                const float div_2 = sum_divisor_2.quotient(cache_0_2[step][element]);
                 y_vector_2[element] = div_2;
             }
             store_vector(y + first_column + row * width, y_vector_2);
@@ -261,6 +263,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
         sum_state_3 = reduce_cluster<512, 8>(sum_state_3, turn);
         const float sum_3 = convert<float>(sum_state_3.result());
         // Phase 3 of 3.
+        const Divisor sum_divisor_3(sum_3);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -270,7 +273,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
             Vector<float, vector> y_vector_3;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float div_3 = cache_0_3[step][element] / sum_3;
+                const float div_3 = sum_divisor_3.quotient(cache_0_3[step][element]);
                 y_vector_3[element] = div_3;
             }
             store_vector(y + first_column + row * width, y_vector_3);
@@ -361,6 +364,7 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
         sum_state_4 = reduce_block<512>(sum_state_4, turn);
         const float sum_4 = convert<float>(sum_state_4.result());
         // Phase 3 of 3.
+        const Divisor sum_divisor_4(sum_4);
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<float, vector> x_vector_6[steps];
 #pragma unroll
@@ -383,7 +387,7 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
                     const float x_value_6 = x_vector_6[step][element];
                     const float sub_5 = x_value_6 - amax_4;
                     const float exp_5 = fusegen::exponential(sub_5);
-                    const float div_4 = exp_5 / sum_4;
+                    const float div_4 = sum_divisor_4.quotient(exp_5);
                     y_vector_4[element] = div_4;
                 }
                 store_vector(y + first_column + row * width, y_vector_4);
@@ -406,8 +410,8 @@ FUSEGEN_EXPORT int launch_softmax(
     }
     constexpr int vector = 4;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      is_contiguous(x_strides, {batch, width}) && is_aligned(x, 16) && is_aligned(y, 16);
+    const bool packed = is_contiguous(x_strides, {batch, width}) && is_aligned(x, 16) && is_aligned(y, 16);
+    const bool wide = packed && columns % vector == 0;
     if (columns <= 1024) {
         const dim3 grid = grid_of(divide_up(rows, 8));
         if (wide) {

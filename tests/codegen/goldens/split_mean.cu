@@ -78,8 +78,8 @@ FUSEGEN_EXPORT int launch_mean_partial(
     }
     constexpr int vector = 4;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      is_contiguous(x_strides, {1048576}) && is_aligned(x, 16) && is_aligned(sum_states, 4);
+    const bool packed = is_contiguous(x_strides, {1048576}) && is_aligned(x, 16) && is_aligned(sum_states, 4);
+    const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 1), 512);
     if (wide) {
         FUSEGEN_LAUNCH((mean_partial_kernel<vector, true>),
@@ -152,8 +152,8 @@ FUSEGEN_EXPORT int launch_mean_finish(
     }
     constexpr int vector = 1;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool wide = columns % vector == 0 &&
-                      true && is_aligned(sum_states, 1) && is_aligned(y, 4);
+    const bool packed = true && is_aligned(sum_states, 1) && is_aligned(y, 4);
+    const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 8));
     if (wide) {
         FUSEGEN_LAUNCH((mean_finish_kernel<vector, true>),
