@@ -79,14 +79,23 @@ class RegisterSlots:
 
 
 @dataclass(frozen=True)
+class ResultText:
+    """A reduction's result: the variable, its type, and its value once the states are merged."""
+
+    name: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
 class ReductionText:
     """One state: its variable and type, the expression that merges all threads' states, and the
-    declarations of the results it has. The statement that feeds it stands in the body."""
+    results it holds. The statement that feeds it stands in the body."""
 
     state: str
     type: str
     merged: str
-    results: tuple[str, ...]
+    results: tuple[ResultText, ...]
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,7 @@ class PhaseText:
     body: tuple[str, ...]
     after: tuple[str, ...]
     needs_column: bool
+    needs_row: bool
     loads: tuple[LoadAhead, ...]
     stores: bool
 
@@ -146,15 +156,18 @@ def program_text(
     merge: str,
     ahead: bool = False,
     even: tuple[Integer, ...] = (),
+    across: bool = False,
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
     The number of columns and the sizes `even` are multiples of `vector`. `merge` is the device
     function that merges the states of the threads that share a row, as text with a place for the
     state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
-    ahead of all else.
+    ahead of all else. With `across`, a vector's elements belong to neighbouring rows from `own_row`
+    on instead of columns: states and results are arrays, and all that a row needs is computed where
+    it is used.
     """
-    writer = _Writer(program, scope, vector, slots, merge, ahead, even)
+    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -184,10 +197,11 @@ class _Writer:
         merge: str,
         ahead: bool,
         even: tuple[Integer, ...],
+        across: bool,
     ) -> None:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
-        self.even = even
+        self.even, self.across = even, across
         self.state_of: dict[Reduced, str] = {}
         self.divisors: dict[Expression, str] = {}
         self.column = program.domain.column.alone
@@ -197,11 +211,15 @@ class _Writer:
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
         domain, scope = self.program.domain, self.scope
-        multiples = (domain.columns, *self.even)
-        loop = VectorLoop(scope, domain.column, "first_column", self.vector, multiples, self.ahead)
+        multiples = (domain.rows if self.across else domain.columns, *self.even)
+        step, first = (domain.column, "first_column")
+        if self.across:
+            step, first = domain.row, "own_row"
+        loop = VectorLoop(scope, step, first, self.vector, multiples, self.ahead)
         known = {kept.value: self.slots.read(kept, loop) for kept in phase.reads}
         roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
-        self._hoist(roots, frozenset(known))
+        if not self.across:
+            self._hoist(roots, frozenset(known))
         prelude = self.row.drain()
         known |= self.row.known
         element = Statements(
@@ -226,6 +244,7 @@ class _Writer:
             body,
             tuple(loop.after),
             mentions((*body, *loop.before, *loop.after), "column"),
+            mentions(body, "row"),
             tuple(loop.loads),
             bool(phase.stores),
         )
@@ -236,32 +255,35 @@ class _Writer:
         """Take elements into the state of `holder`, which holds the results of `reductions`."""
         names, operand = self.scope.names, holder.operand
         state = names.fresh(f"{holder.name}_state")
+        own = "[element]" if self.across else ""
         if isinstance(operand, PartialStates):
             left = names.fresh(f"{holder.name}_left")
             pointer = f"reinterpret_cast<const {_state_type(holder)}*>"
             element.lines += [
                 f"const auto* const {left} = {pointer}({self.scope.buffer(operand.buffer)});",
-                f"{state}.merge({left}[{self.scope.text(operand.offset)}]);",
+                f"{state}{own}.merge({left}[{self.scope.text(operand.offset)}]);",
             ]
-        elif self.ahead and holder.monoid in (Monoid.MEAN, Monoid.MOMENTS):
+        elif self.ahead and not self.across and holder.monoid in (Monoid.MEAN, Monoid.MOMENTS):
             values = names.fresh(f"{holder.name}_values")
             dtype = compute_type(accumulator_dtype(operand.dtype))
             loop.before.append(f"Vector<{dtype}, vector> {values};")
             element.lines.append(f"{values}[element] = {element.value(operand)};")
             loop.after.append(f"{state}.push({values});")
         else:
-            element.lines.append(f"{state}.push({element.value(operand)}, column);")
+            element.lines.append(f"{state}{own}.push({element.value(operand)}, column);")
         results = []
         for reduction in reductions:
-            self.state_of[reduction] = state
+            self.state_of[reduction] = f"{state}{own}"
             variable = names.fresh(reduction.name)
-            self.row.known[reduction] = variable
+            self.row.known[reduction] = f"{variable}{own}"
             dtype = compute_type(reduction.dtype)
-            value = f"{state}.result()" if reduction is holder else f"{state}.mean"
-            results.append(f"const {dtype} {variable} = convert<{dtype}>({value});")
+            value = f"{state}{own}.result()" if reduction is holder else f"{state}{own}.mean"
+            results.append(ResultText(variable, dtype, f"convert<{dtype}>({value})"))
         if self.program.states:
             results = []  # a part of a row has a state, and no result yet
-        return ReductionText(state, _state_type(holder), self.merge.format(state), tuple(results))
+        return ReductionText(
+            state, _state_type(holder), self.merge.format(state + own), tuple(results)
+        )
 
     def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""

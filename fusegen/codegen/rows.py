@@ -48,6 +48,11 @@ class RowText:
     parts: int
 
     @property
+    def is_outer(self) -> bool:
+        """Whether vectors lie across rows."""
+        return self.forms[0].plan.mapping is RowMapping.OUTER
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """How many neighbouring columns a thread may take at a time, the most first: fewer where a
         size that is known at run time only must be a multiple of them."""
@@ -91,6 +96,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         merge=_merge(form),
         ahead=True,
         even=plan.even,
+        across=form.mapping is RowMapping.OUTER,
     )
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"

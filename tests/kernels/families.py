@@ -119,6 +119,9 @@ ROWS: dict[str, Case] = {
     "the longest row of a cluster": Case((("n", "m"),), softmax, {"n": 1, "m": 131072}),
     "hardly too long a row for a cluster": Case((("n", "m"),), softmax, {"n": 1, "m": 131073}),
     "columns": Case(((70, "m"),), lambda x: apply("sum", x, dim=0), {"m": 35}),
+    "columns of a long outer dim": Case(
+        (("n", 72),), lambda x: (apply("sum", x, dim=0), apply("var", x, dim=0)), {"n": 700}
+    ),
     "softmax of columns": Case((("n", "m"),), lambda x: softmax(x, 0), {"n": 70, "m": 33}),
     "middle dim": Case(((3, 10, 9),), lambda x: softmax(x, 1)),
     "outer and inner dims": Case(((3, 4, 5),), lambda x: apply("sum", x, dim=(0, 2))),

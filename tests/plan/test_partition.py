@@ -165,9 +165,9 @@ def test_what_needs_one_row_at_a_time_is_one_kernel(results: tuple[Node, ...]) -
     [
         (("n", 256), 1, RowMapping.WARP, 1),
         (("n", 8192), 1, RowMapping.BLOCK, 1),
-        (("n", 4096), 0, RowMapping.OUTER, 1),
+        (("n", 4096), 0, RowMapping.OUTER, 16),
         ((2, 1 << 20), 1, RowMapping.BLOCK, 264),
-        ((1 << 16, 64), 0, RowMapping.OUTER, 264),
+        ((1 << 16, 64), 0, RowMapping.OUTER, 528),
     ],
 )
 def test_threads_lie_along_memory_and_fill_the_device(

@@ -32,7 +32,7 @@ LOOP_STEPS = 4
 OUTER_ROWS = 32
 OUTER_LANES = 8
 MOST_OUTER_LANES = 16
-OUTER_STEPS = 8
+OUTER_STEPS = 4
 # A part of a row should be long enough to be worth a block.
 LEAST_PART = 2048
 
@@ -64,7 +64,7 @@ class Layout:
             along_columns += weight.columns
             along_rows += weight.rows
         if along_rows > along_columns:
-            return Layout(columns, is_fixed, True, 1, OUTER_LANES)
+            return Layout(columns, is_fixed, True, _outer_vector(program, narrowest), OUTER_LANES)
         vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
         while is_fixed and columns % vector:
             vector //= 2
@@ -84,7 +84,7 @@ class Layout:
     @property
     def rows_a_block(self) -> int:
         """How many rows a block works on at once."""
-        return self._threads // self.lanes
+        return self._threads // self.lanes * (self.vector if self.is_outer else 1)
 
     @property
     def least_part(self) -> int:
@@ -100,7 +100,7 @@ class Layout:
         """The forms for rows of all lengths that there may be, the shortest rows first."""
         if self.is_fixed and not keeping.slots:
             return (self.looping(streaming),)
-        item = max(keeping.kept_bytes, DType.FLOAT32.itemsize // 2)
+        item = max(keeping.kept_bytes, DType.FLOAT32.itemsize)
         most = max(self.vector, _power_of_two(KEPT_BYTES // item + 1) // 2)
         ways = [*self._ways(most)]
         if self.is_fixed:
@@ -130,7 +130,8 @@ class Layout:
         if self.is_outer:
             for lanes in (OUTER_LANES, MOST_OUTER_LANES):
                 if self.is_fixed or lanes == MOST_OUTER_LANES:
-                    yield _Way(RowMapping.OUTER, lanes, lanes * OUTER_ROWS, most)
+                    few = max(1, most // self.vector)
+                    yield _Way(RowMapping.OUTER, lanes, lanes * OUTER_ROWS, few)
             return
         if not self.is_fixed or self.columns <= WARP_COLUMNS:
             lanes = self.lanes if self.is_fixed else WARP
@@ -146,16 +147,17 @@ class Layout:
             yield _Way(RowMapping.CLUSTER, lanes, WIDEST_BLOCK, 2 * most)
 
     def _whole(self, program: RowProgram, way: _Way) -> RowForm:
+        vector = 1 if self.is_outer else self.vector  # neighbouring columns
         most = way.most
         if self.is_fixed:
-            most = -(-self.columns // (way.lanes * self.vector)) * self.vector
+            most = -(-self.columns // (way.lanes * vector)) * vector
         capacity = way.lanes * most
         return RowForm(
             program,
             way.mapping,
             way.lanes,
             way.threads,
-            most // self.vector,
+            most // vector,
             most_columns=capacity,
             is_exact=self.is_fixed and capacity == self.columns,
         )
@@ -195,6 +197,21 @@ def _weighted_accesses(program: RowProgram, context: Context) -> list[tuple[int,
         rows = moved * (access(position, domain.row, 1) is Access.CONTIGUOUS)
         found.append((buffer.dtype.itemsize, _Weight(rows if not columns else 0, columns)))
     return found
+
+
+def _outer_vector(program: RowProgram, narrowest: int) -> int:
+    """How many neighbouring rows a thread takes together: as wide an access as there is, but fewer
+    where a row would not fit into a block's registers so."""
+    domain = program.domain
+    vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
+    while domain.rows.constant is not None and domain.rows.constant % vector:
+        vector //= 2
+    columns = domain.columns.constant
+    kept = program.kept_bytes * (columns or 0)
+    fits = KEPT_BYTES * MOST_OUTER_LANES
+    while kept <= fits < kept * vector:
+        vector //= 2
+    return vector
 
 
 def _power_of_two(least: int) -> int:

@@ -23,6 +23,9 @@ from fusegen.plan.strategies.row_forms import WARP, Layout
 
 # Blocks for each multiprocessor where blocks share rows: enough loads in flight to fill memory.
 BLOCKS_A_PROCESSOR = 4
+# As many columns as that are reckoned with where few rows are reduced over a size that is known at
+# run time only: parts that turn out empty cost little, missing ones much.
+LIKELY_COLUMNS = 1 << 16
 
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, ...]:
@@ -50,6 +53,10 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
     keeping = build_program(domain, elements, rows, (), keep=True)
     streaming = build_program(domain, elements, rows, (), keep=False)
     layout = Layout.of(keeping, context)
+    if not layout.is_fixed and len(keeping.phases) == 1 and not elements:
+        blocks = -(-context.hints.value(domain.rows) // layout.rows_a_block)
+        if blocks < context.device.processors // 2:
+            raise NotApplicable("few rows, over a size that may be large at run time")
     return (_row_plan(group, layout.forms(keeping, streaming), layout, context),)
 
 
@@ -178,7 +185,8 @@ def _parts(domain: Domain, layout: Layout, context: Context) -> int:
     rows = context.hints.value(domain.rows)
     blocks = max(1, -(-rows // layout.rows_a_block))
     wanted = BLOCKS_A_PROCESSOR * context.device.processors // blocks
-    return max(1, min(wanted, layout.columns // layout.least_part))
+    columns = layout.columns if layout.is_fixed else max(layout.columns, LIKELY_COLUMNS)
+    return max(1, min(wanted, columns // layout.least_part))
 
 
 def _row_plan(
@@ -199,5 +207,6 @@ def _row_plan(
     passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
     why = f"{passes} over each row, {form.mapping.value}; {kept}"
     positions = [x.offset for form in forms for x in loads_of(form.program.values)]
-    even = even_sizes(positions, program.domain.column, layout.vector)
+    step = program.domain.row if layout.is_outer else program.domain.column
+    even = even_sizes(positions, step, layout.vector)
     return RowPlan("", group.nodes, why, cost, forms, layout.vector, even, parts)

@@ -11,67 +11,85 @@ namespace fusegen {
 // 2 passes over each row, neighbouring threads on neighbouring rows; read once and kept in
 // registers.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256, 4) var_kernel(
+__global__ void __launch_bounds__(512, 2) var_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y) {
-    constexpr int lanes = 8;  // threads that share a row
-    constexpr int steps = 32 / vector;  // vectors that a thread takes together
+    constexpr int lanes = 16;  // threads that share a row
+    constexpr int steps = 16;  // columns that a thread takes together
     const int64_t rows = 64;
     const int lane = threadIdx.x / 32;
-    const int row_in_block = threadIdx.x % 32;
+    const int row_in_block = threadIdx.x % 32 * vector;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * 32; first_row < rows; first_row += blocks * 32) {
+    for (int64_t first_row = block * (32 * vector); first_row < rows; first_row += blocks * (32 * vector)) {
         // Threads beyond the last row stand on it and store nothing: all take part in exchanges.
-        const int64_t own_row = first_row + row_in_block;
-        const bool is_active = own_row < rows;
-        const int64_t row = is_active ? own_row : rows - 1;
+        const int64_t thread_row = first_row + row_in_block;
+        const bool is_active = thread_row < rows;
+        [[maybe_unused]] const int64_t own_row = is_active ? thread_row : rows - vector;
         Vector<float, vector> cache_0[steps];  // what one phase keeps for the next
         // Phase 1 of 2.
-        auto total_state = Sum<float>::identity();
+        Sum<float> total_state[vector];
+#pragma unroll
+        for (int element = 0; element < vector; ++element) {
+            total_state[element] = Sum<float>::identity();
+        }
         Vector<float, vector> x_vector[steps];
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-            const int64_t first_column = lane * vector + step * (lanes * vector);
+            const int64_t column = lane + step * lanes;
             x_vector[step] = load_vector<float, vector>(x + (packed
-                ? first_column * 64 + row : x_strides(first_column, row)));
+                ? column * 64 + own_row : x_strides(column, own_row)));
         }
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-            const int64_t first_column = lane * vector + step * (lanes * vector);
+            [[maybe_unused]] const int64_t column = lane + step * lanes;
 
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const int64_t column = first_column + element;
                 const float x_value = x_vector[step][element];
-                total_state.push(x_value, column);
+                total_state[element].push(x_value, column);
                 cache_0[step][element] = x_value;
             }
         }
-        total_state = reduce_outer<32, 8>(total_state);
-        const float total = convert<float>(total_state.result());
+        float total[vector];
+#pragma unroll
+        for (int element = 0; element < vector; ++element) {
+            total_state[element] = reduce_outer<32, 16>(total_state[element]);
+            total[element] = convert<float>(total_state[element].result());
+        }
         // Phase 2 of 2.
-        const float mean = total / 256.0f;
-        auto squared_deviations_state = Sum<float>::identity();
+        Sum<float> squared_deviations_state[vector];
+#pragma unroll
+        for (int element = 0; element < vector; ++element) {
+            squared_deviations_state[element] = Sum<float>::identity();
+        }
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-            const int64_t first_column = lane * vector + step * (lanes * vector);
+            [[maybe_unused]] const int64_t column = lane + step * lanes;
 
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const int64_t column = first_column + element;
+                const float mean = total[element] / 256.0f;
                 const float deviation = cache_0[step][element] - mean;
                 const float squared = deviation * deviation;
-                squared_deviations_state.push(squared, column);
+                squared_deviations_state[element].push(squared, column);
             }
         }
-        squared_deviations_state = reduce_outer<32, 8>(squared_deviations_state);
-        const float squared_deviations = convert<float>(squared_deviations_state.result());
+        float squared_deviations[vector];
+#pragma unroll
+        for (int element = 0; element < vector; ++element) {
+            squared_deviations_state[element] = reduce_outer<32, 16>(squared_deviations_state[element]);
+            squared_deviations[element] = convert<float>(squared_deviations_state[element].result());
+        }
 
-        const float div = squared_deviations / 255.0f;
         if (lane == 0 && is_active) {
-            y[row] = div;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const int64_t row = own_row + element;
+                const float div = squared_deviations[element] / 255.0f;
+                y[row] = div;
+            }
         }
     }
 }
@@ -82,22 +100,21 @@ FUSEGEN_EXPORT int launch_var(
     float* y,
     void* stream) {
     const int64_t rows = 64;
-    const int64_t columns = 256;
     if (rows == 0) {
         return 0;
     }
-    constexpr int vector = 1;
+    constexpr int vector = 2;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
-    const bool packed = is_contiguous(x_strides, {256, 64}) && is_aligned(x, 4) && is_aligned(y, 4);
-    const bool wide = packed && columns % vector == 0;
-    const dim3 grid = grid_of(divide_up(rows, 32));
+    const bool packed = is_contiguous(x_strides, {256, 64}) && is_aligned(x, 8) && is_aligned(y, 8);
+    const bool wide = packed && rows % vector == 0;
+    const dim3 grid = grid_of(divide_up(rows, 32 * (wide ? vector : 1)));
     if (wide) {
         FUSEGEN_LAUNCH((var_kernel<vector, true>),
-                       grid, dim3(256), 0, stream,
+                       grid, dim3(512), 0, stream,
                        x, Strides<2>(x_strides), y);
     } else {
         FUSEGEN_LAUNCH((var_kernel<1, false>),
-                       grid, dim3(256), 0, stream,
+                       grid, dim3(512), 0, stream,
                        x, Strides<2>(x_strides), y);
     }
     return FUSEGEN_LAST_ERROR();
