@@ -277,7 +277,7 @@ class _Writer:
             variable = names.fresh(reduction.name)
             self.row.known[reduction] = f"{variable}{own}"
             dtype = compute_type(reduction.dtype)
-            value = f"{state}{own}.result()" if reduction is holder else f"{state}{own}.mean"
+            value = f"{state}{own}.result()" if reduction is holder else f"{state}{own}.mean()"
             results.append(ResultText(variable, dtype, f"convert<{dtype}>({value})"))
         if self.program.states:
             results = []  # a part of a row has a state, and no result yet

@@ -51,8 +51,8 @@ STATE_FIELDS: dict[Monoid, int] = {
     Monoid.ANY: 1,
     Monoid.ALL: 1,
     Monoid.LOG_SUM_EXP: 2,
-    Monoid.MEAN: 3,
-    Monoid.MOMENTS: 3,
+    Monoid.MEAN: 4,
+    Monoid.MOMENTS: 4,
     Monoid.ARGMAX: 2,
     Monoid.ARGMIN: 2,
 }

@@ -140,43 +140,56 @@ struct LogSumExp {
     __device__ __forceinline__ T result() const { return greatest + logarithm(sum); }
 };
 
-// The sum of squared deviations from the mean. The elements of a vector are taken by their own mean,
-// and states brought together by the formula of Chan, Golub and LeVeque, which for one element is
-// Welford's recurrence.
+// The sum of squared deviations from the mean. Elements are taken as their distances from the first
+// one, which are small and exact where the mean is far from zero; those of a vector by their own
+// mean. States are brought together by the formula of Chan, Golub and LeVeque, which for one element
+// is Welford's recurrence.
 template <class T>
 struct Moments {
     T count;
-    T mean;
+    T first;
+    T offset;  // of the mean from `first`
     T deviations;
 
-    static __device__ __forceinline__ Moments identity() { return {T(0), T(0), T(0)}; }
+    static __device__ __forceinline__ Moments identity() { return {T(0), T(0), T(0), T(0)}; }
     __device__ __forceinline__ void push(T x, int64_t) { push(Vector<T, 1>{{x}}); }
     template <int N>
     __device__ __forceinline__ void push(const Vector<T, N>& x) {
-        const T own = sum_of(x) * (T(1) / T(N));
+        first = count == T(0) ? x[0] : first;
+        Vector<T, N> distances;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            distances[i] = x[i] - first;
+        }
+        const T own = sum_of(distances) * (T(1) / T(N));
         T squares = T(0);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            squares += square(x[i] - own);
+            squares += square(distances[i] - own);
         }
         const T total = count + T(N);
-        const T difference = own - mean;
+        const T difference = own - offset;
         const T share = T(N) * near_reciprocal(total);
-        mean = count == T(0) ? own : mean + difference * share;
+        offset = count == T(0) ? own : offset + difference * share;
         deviations += squares + square(difference) * (count * share);
         count = total;
     }
     __device__ __forceinline__ void merge(const Moments& other) {
-        const T total = count + other.count;
-        if (total == T(0)) {
+        if (other.count == T(0)) {
             return;
         }
-        const T difference = other.mean - mean;
+        if (count == T(0)) {
+            *this = other;
+            return;
+        }
+        const T total = count + other.count;
+        const T difference = (other.first - first) + (other.offset - offset);
         const T share = other.count / total;
-        mean += difference * share;
-        deviations += other.deviations + difference * difference * (count * share);
+        offset += difference * share;
+        deviations += other.deviations + square(difference) * (count * share);
         count = total;
     }
+    __device__ __forceinline__ T mean() const { return first + offset; }
     __device__ __forceinline__ T result() const { return deviations; }
 };
 
@@ -185,7 +198,7 @@ struct Moments {
 template <class T>
 struct Mean : Moments<T> {
     static __device__ __forceinline__ Mean identity() { return {Moments<T>::identity()}; }
-    __device__ __forceinline__ T result() const { return this->mean; }
+    __device__ __forceinline__ T result() const { return this->mean(); }
 };
 
 constexpr unsigned whole_warp = 0xffffffffu;
