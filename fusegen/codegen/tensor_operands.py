@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
+from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
 from fusegen.plan.kernels import ProductPlan, SplitOperand, TensorCores
 from fusegen.plan.matrix_views import Major, MatrixView, run_stride
@@ -104,7 +105,7 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
     lines, outer_stride = scope.text(side.lines), scope.text(view.outer_stride)
     return OperandText(
         side.name,
-        storage_type(view.buffer.dtype),
+        "Tf32" if view.buffer.dtype is DType.FLOAT32 else storage_type(view.buffer.dtype),
         side.start,
         side.tile_lines,
         side.first_line,

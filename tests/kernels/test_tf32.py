@@ -1,7 +1,7 @@
-"""float32 products whose operands are read as TF32.
+"""float32 products whose operands are rounded to TF32.
 
-Operands that TF32 has exactly make the result as good as float32's, and digits beyond TF32's have
-no part in it: so both are tested, without a tolerance that hides what TF32 loses.
+Operands that TF32 has exactly make the result as good as float32's, and others give the same as
+their rounded values: so both are tested, without a tolerance that hides what TF32 loses.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ DROPPED_BITS = 13
 
 
 def as_tf32(x: torch.Tensor) -> torch.Tensor:
-    """The values without the bits that TF32 has no place for."""
-    return (x.view(torch.int32) >> DROPPED_BITS << DROPPED_BITS).view(torch.float32)
+    """The nearest values that TF32 has."""
+    half = 1 << (DROPPED_BITS - 1)
+    return ((x.view(torch.int32) + half) >> DROPPED_BITS << DROPPED_BITS).view(torch.float32)
 
 
 @functools.cache
@@ -57,11 +58,11 @@ def test_exact_operands_under_every_order_of_threads(name: str) -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True)), f"seed {seed}"
 
 
-def test_digits_beyond_tf32_have_no_part() -> None:
-    x, w = value("x", 5, 64), value("w", 16, 64)
+def test_operands_are_rounded_to_the_nearest() -> None:
+    x, w = value("x", 20, 64), value("w", 16, 64)
     (compiled,) = link([planned(graph([x, w], linear(x, w)), None, Precision.HIGH)], check=True)
     generator = torch.Generator().manual_seed(1)
-    tensors = [torch.randn(shape, generator=generator) for shape in ((5, 64), (16, 64))]
+    tensors = [torch.randn(shape, generator=generator) for shape in ((20, 64), (16, 64))]
     assert torch.equal(compiled(*tensors)[0], compiled(*map(as_tf32, tensors))[0])
 
 

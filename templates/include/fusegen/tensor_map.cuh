@@ -21,6 +21,12 @@ using TensorMap = fusegen_emulator::TensorMap;
 using TensorMap = CUtensorMap;
 #endif
 
+// An element that is a float in memory and that a load rounds to the nearest value of TF32, which
+// wgmma by itself would cut off.
+struct Tf32 {
+    float value;
+};
+
 // How a tile lies in shared memory: row by row, or with the 16-byte pieces of each 128-byte row
 // exchanged by the row's number modulo 8, which spares wgmma and stmatrix bank conflicts.
 enum class Swizzle { none, bytes_128 };
@@ -83,7 +89,7 @@ TensorMapError check_tensor_tiles(const TensorTiles<rank>& tiles) {
 
 #ifdef FUSEGEN_EMULATE
 
-// Writes the tensor map of `tiles`, whose elements are of type T (float16, bfloat16 or float).
+// Writes the tensor map of `tiles`, whose elements are of type T (float16, bfloat16, float or Tf32).
 template <class T, int rank>
 TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles) {
     const TensorMapError error = check_tensor_tiles<T>(tiles);
@@ -94,6 +100,7 @@ TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles)
     map->address = const_cast<void*>(tiles.address);
     map->element_bytes = sizeof(T);
     map->swizzled = tiles.swizzle == Swizzle::bytes_128;
+    map->rounds_to_tf32 = std::is_same<T, Tf32>::value;
     for (int i = 0; i < rank; ++i) {
         map->sizes[i] = tiles.sizes[i];
         map->strides[i] = (i == 0 ? 1 : tiles.strides[i - 1]) * sizeof(T);
@@ -121,11 +128,13 @@ template <class T>
 constexpr CUtensorMapDataType tensor_map_type =
     std::is_same<T, float16>::value    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     : std::is_same<T, bfloat16>::value ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    : std::is_same<T, Tf32>::value     ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 
 template <class T, int rank>
 TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles) {
-    static_assert(is_16_bit_float<T> || std::is_same<T, float>::value, "not a type of tensor maps");
+    static_assert(is_16_bit_float<T> || std::is_same<T, float>::value || std::is_same<T, Tf32>::value,
+                  "not a type of tensor maps");
     static const auto encode = tensor_map_encoder();
     const TensorMapError error = check_tensor_tiles<T>(tiles);
     if (error != TensorMapError::none) {

@@ -26,12 +26,29 @@ void for_each_part(const TileCopy& copy, std::size_t offset, std::size_t bytes, 
     }
 }
 
+// Rounds floats to the nearest value of TF32, which has 13 bits less, ties away from zero; infinities
+// and NaN stay.
+void round_to_tf32(char* floats, std::size_t bytes) {
+    constexpr std::uint32_t exponent = 0x7f800000u, half = 1u << 12, dropped = (1u << 13) - 1;
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
+        std::uint32_t bits;
+        std::memcpy(&bits, floats + at, sizeof bits);
+        if ((bits & exponent) != exponent) {
+            bits = (bits + half) & ~dropped;
+            std::memcpy(floats + at, &bits, sizeof bits);
+        }
+    }
+}
+
 void copy_to_shared(const TileCopy& copy) {
     std::memset(copy.shared, 0, tile_bytes(copy));
     for_each_row(copy, [&](const TileRow& row) {
         for_each_part(copy, row.offset + row.skipped, row.bytes,
                       [&](char* shared, std::size_t done, std::size_t part) {
                           std::memcpy(shared, row.global + done, part);
+                          if (copy.map->rounds_to_tf32) {
+                              round_to_tf32(shared, part);
+                          }
                       });
     });
 }

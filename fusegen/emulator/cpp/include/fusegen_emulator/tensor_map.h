@@ -16,6 +16,7 @@ struct TensorMap {
     std::int64_t strides[max_tile_rank];  // in bytes
     std::int32_t box[max_tile_rank];
     bool swizzled;
+    bool rounds_to_tf32;  // float elements, on their way to shared memory
 };
 
 }  // namespace fusegen_emulator
