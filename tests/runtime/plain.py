@@ -33,7 +33,8 @@ class PlainChain(nn.Module):
         self.weight = nn.Parameter(torch.randn(24))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.silu(self.norm(self.linear(x))) * self.weight
+        y = self.norm(self.linear(x))
+        return y * torch.sigmoid(y) * self.weight
 
 
 def pair(target: Target, seed: int = 0) -> tuple[Any, PlainChain]:
