@@ -57,7 +57,8 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
-    `conditions` are those on the tensors at hand for taking this form.
+    `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells that
+    the number of steps along K is not known when the kernel is compiled.
 
     An epilogue over rows works on `width` columns at a time, of which the last may not be all there
     if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
@@ -74,6 +75,7 @@ class TensorProductText:
     stage_size: int
     operands: tuple[OperandText, ...]
     conditions: tuple[str, ...]
+    run_time_depth: bool
     split: SplitText | None
     elements: ElementLoopText | None
     program: ProgramText | None
@@ -124,6 +126,7 @@ def tensor_product_text(
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,
         _conditions(plan, cores, scope, host),
+        plan.axes.depths.constant is None,
         split_text(plan, cores.split, cores.depth, host) if cores.split else None,
         elements,
         program,

@@ -169,9 +169,11 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
             order.find(tile, batch_index, row_tile, column_tile);
             const int64_t tile_first_row = row_tile * tile_rows;
             const int64_t tile_first_column = column_tile * tile_columns;
-            float accumulators[tile_columns / 2];
+            float accumulators[tile_columns / 2] = {};
             int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            int step = 0;
+#pragma unroll 1
+            do {
                 const float16* const stage_tiles = ring + stage * stage_size;
                 const float16* const left_tile = stage_tiles + left_start
                     + (warpgroup - 1) * wgmma_m * tile_depth;
@@ -184,29 +186,21 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
                         accumulators, wgmma_descriptor_mn_major(left_tile
                             + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)),
                         wgmma_descriptor_mn_major(right_tile
-                            + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)), step
-                            + depth > 0);
+                            + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)), true);
                 }
                 wgmma_commit();
-                // All stages are given back inside the loop: reading the sums behind a branch that follows it
-                // makes ptxas serialise the products where the number of steps is known at run time only.
-                const bool is_last = step + 1 == steps;
-                if (is_last) {
-                    wgmma_wait<0>();
-                } else {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                }
+                wgmma_wait<1>();  // the step before this one is done with its stage
                 if (thread == 0 && step > 0) {
                     mbarrier_arrive(&empty[previous]);
-                }
-                if (thread == 0 && is_last) {
-                    mbarrier_arrive(&empty[stage]);
                 }
                 previous = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
+            } while (++step < steps);
             wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
                 const int64_t block_column = tile_first_column + block * 8 + lane * 2;
@@ -308,9 +302,11 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
             order.find(tile, batch_index, row_tile, column_tile);
             const int64_t tile_first_row = row_tile * tile_rows;
             const int64_t tile_first_column = column_tile * tile_columns;
-            float accumulators[tile_columns / 2];
+            float accumulators[tile_columns / 2] = {};
             int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            int step = 0;
+#pragma unroll 1
+            do {
                 const float16* const stage_tiles = ring + stage * stage_size;
                 const float16* const left_tile = stage_tiles + left_start
                     + (warpgroup - 1) * wgmma_m * tile_depth;
@@ -323,29 +319,21 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                         accumulators, wgmma_descriptor_mn_major(left_tile
                             + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)),
                         wgmma_descriptor_mn_major(right_tile
-                            + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)), step
-                            + depth > 0);
+                            + depth * chunk_lines, chunk_lines * tile_depth * sizeof(float16)), true);
                 }
                 wgmma_commit();
-                // All stages are given back inside the loop: reading the sums behind a branch that follows it
-                // makes ptxas serialise the products where the number of steps is known at run time only.
-                const bool is_last = step + 1 == steps;
-                if (is_last) {
-                    wgmma_wait<0>();
-                } else {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                }
+                wgmma_wait<1>();  // the step before this one is done with its stage
                 if (thread == 0 && step > 0) {
                     mbarrier_arrive(&empty[previous]);
-                }
-                if (thread == 0 && is_last) {
-                    mbarrier_arrive(&empty[stage]);
                 }
                 previous = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
+            } while (++step < steps);
             wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
                 const int64_t block_column = tile_first_column + block * 8 + lane * 2;
