@@ -45,6 +45,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         header=header,
         kernels=[_render(kernel) for kernel in kernels],
         uses_clusters=any(isinstance(k, RowText) and k.uses_clusters for k in kernels),
+        uses_mma=any(isinstance(k, ProductText) and k.mma for k in kernels),
         uses_skinny=any(isinstance(k, ProductText) and k.skinny for k in kernels),
         uses_tensor_cores=any(isinstance(k, ProductText) and k.tensor for k in kernels),
         uses_splits=any(isinstance(k, ProductText) and k.is_split for k in kernels),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fusegen.codegen.c_text import compute_type, loaded
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
+from fusegen.codegen.mma_product import MmaText, mma_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.skinny_product import SkinnyText, skinny_text
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
@@ -48,6 +49,7 @@ class ProductText:
     tensor: TensorProductText | None
     narrow: TensorProductText | None
     skinny: SkinnyText | None
+    mma: MmaText | None
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
@@ -91,6 +93,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         _tensor_form(plan, plan.tensor_cores, "tensor", host),
         _tensor_form(plan, plan.narrow, "narrow_tensor", host),
         _skinny_form(plan, host),
+        mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
     )
 
 

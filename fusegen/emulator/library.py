@@ -23,6 +23,7 @@ class EmulatorRuntime:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self._declare("configure", None, ctypes.c_uint64, ctypes.c_int)
         self._declare("error_text", ctypes.c_char_p)
+        self._declare("set_capability", None, ctypes.c_int)
         self._declare("take_launched", ctypes.c_char_p)
         self._declare("expose", None, pointer, size, ctypes.c_int)
         self._declare("forget_all", None)
@@ -65,6 +66,13 @@ class EmulatorRuntime:
                 hint="configure(check=True), then expose(...) it before the launch",
             )
         return None if offset < 0 else offset
+
+    def set_capability(self, major: int) -> None:
+        """Let launchers see a device of this compute capability, such as 8; it is 9 at first.
+
+        Kernels run all the same: what is emulated does not depend on it.
+        """
+        self._library.fusegen_emulator_set_capability(major)
 
     def take_launched(self) -> list[str]:
         """The kernels launched since the last call, in order, with their template arguments."""

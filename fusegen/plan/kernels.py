@@ -352,13 +352,27 @@ class SkinnyForm:
 
 
 @dataclass(frozen=True)
+class MmaForm:
+    """The form of a product for tensor cores without warpgroup products: `rows` x `columns` of the
+    result a block, `depth` of K a step, with `stages` steps of operands in flight."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    left: MatrixView
+    right: MatrixView
+
+
+@dataclass(frozen=True)
 class ProductPlan(KernelPlan):
     """A batched matrix product on a shared-memory tile, and what is done with each element.
 
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
     column); the flags tell whether neighbours in depth are neighbours in memory. Where
-    `tensor_cores` or `skinny` are given, the launcher takes that form for tensors and devices that
-    allow it; `narrow` stands in for `tensor_cores` where that has too few tiles for the device.
+    `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
+    devices that allow it; `narrow` stands in for `tensor_cores` where that has too few tiles for
+    the device.
     """
 
     axes: ProductAxes
@@ -372,6 +386,7 @@ class ProductPlan(KernelPlan):
     tensor_cores: TensorCores | None = None
     narrow: TensorCores | None = None
     skinny: SkinnyForm | None = None
+    mma: MmaForm | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:

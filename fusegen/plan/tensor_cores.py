@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels import ProductAxes, TensorCores
+from fusegen.plan.kernels import (
+    ElementEpilogue,
+    Epilogue,
+    MmaForm,
+    PartialEpilogue,
+    ProductAxes,
+    TensorCores,
+)
 from fusegen.plan.matrix_views import Major, matrix_view
 from fusegen.plan.precision import Precision
 
@@ -25,6 +32,8 @@ BLOCK_COLUMNS = 8
 PAIR = 2
 
 
+# Without warpgroup products: eight warps with 32 x 32 of the result each.
+MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES = 128, 64, 32, 3
 # Where wide tiles would occupy half of the multiprocessors or fewer: tiles of 8 KB or 4 KB of the
 # right operand a step, of which as many steps are in flight as it takes to keep memory busy.
 SMALL, SMALLEST = 64, 32
@@ -84,3 +93,23 @@ def narrow_form(
         if size < cores.columns and (width is None or size % width == 0):
             return replace(cores, columns=size, stages=STAGES_OF_NARROW[size])
     return None
+
+
+def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> MmaForm | None:
+    """The form for tensor cores without warpgroup products, or None where there is none.
+
+    The tile goes through shared memory for the epilogue. Beside the operands' stages there is room
+    for one value of each of its elements in the 99 KB that each of these devices has.
+    """
+    if left.dtype is not right.dtype or left.dtype not in TENSOR_DTYPES:
+        return None
+    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
+    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
+    if left_view is None or right_view is None:
+        return None
+    if not isinstance(epilogue, ElementEpilogue):
+        if len(epilogue.program.slots) > 1 or MMA_COLUMNS % epilogue.width:
+            return None
+        if isinstance(epilogue, PartialEpilogue) and epilogue.width != MMA_COLUMNS:
+            return None
+    return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, left_view, right_view)

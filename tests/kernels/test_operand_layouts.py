@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -15,6 +15,8 @@ from tests.kernels.families import add, gelu, group_norm
 from tests.reference import evaluate
 
 SEEDS = (0, 1, 2)
+# What the plain form's kernels have in their names alone.
+PLAIN = "matmul_kernel<"
 
 
 def half(name: str, *shape: Size) -> Node:
@@ -34,10 +36,9 @@ def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.randn(shape, generator=generator).to(dtype)
 
 
-def check(
-    kernels: Kernels, one: Graph, tensors: Sequence[torch.Tensor], *, on_tensor_cores: bool
-) -> None:
-    """The result under several orders of threads, against float64.
+def check(kernels: Kernels, one: Graph, tensors: Sequence[torch.Tensor], *, form: str) -> None:
+    """The result under several orders of threads, against float64; the first kernel's name has
+    `form` in it.
 
     Products of bfloat16 numbers are exact in float32, and a sum of K of them errs by K rounding
     units of float32 at most, which is far below the half unit of bfloat16 that storing it costs.
@@ -50,7 +51,7 @@ def check(
     for seed in SEEDS:
         emulator_runtime().take_launched()
         (actual,) = kernels(*tensors, seed=seed, check=True)
-        assert ("tensor_kernel" in emulator_runtime().take_launched()[0]) == on_tensor_cores
+        assert form in emulator_runtime().take_launched()[0]
         error = (actual.double() - expected).abs()
         assert bool((error <= eps * expected.abs() + 4 * eps).all()), error.max()
         assert first is None or torch.equal(first, actual)
@@ -93,7 +94,7 @@ def test_contiguous_operands(name: str) -> None:
     inputs = [half("left", *left), half("right", *right)]
     one = graph(inputs, body(*inputs))
     (kernels,) = build([one], check=True)
-    check(kernels, one, [normal(*shape_of(left)), normal(*shape_of(right))], on_tensor_cores=True)
+    check(kernels, one, [normal(*shape_of(left)), normal(*shape_of(right))], form="tensor_kernel")
 
 
 def padded(x: torch.Tensor) -> torch.Tensor:
@@ -130,7 +131,7 @@ def test_strides_known_at_run_time(
     one = graph(inputs, body(*inputs))
     (kernels,) = build([one], check=True)
     tensors = [layout(normal(*shape_of(shape))) for shape in (left, right)]
-    check(kernels, one, tensors, on_tensor_cores=True)
+    check(kernels, one, tensors, form="tensor_kernel")
 
 
 def reversed_in_memory(x: torch.Tensor) -> torch.Tensor:
@@ -155,7 +156,7 @@ def test_other_layouts_take_the_plain_form(
     one = graph(inputs, body(*inputs))
     (kernels,) = build([one], check=True)
     tensors = [layout(normal(*shape_of(shape))) for shape in (left, right)]
-    check(kernels, one, tensors, on_tensor_cores=False)
+    check(kernels, one, tensors, form=PLAIN)
 
 
 def test_rows_of_two_dims_that_do_not_lie_evenly_take_the_plain_form() -> None:
@@ -164,15 +165,15 @@ def test_rows_of_two_dims_that_do_not_lie_evenly_take_the_plain_form() -> None:
     one = graph(inputs, body(*inputs))
     (kernels,) = build([one], check=True)
     x, w = normal(*shape_of(left)), normal(*shape_of(right))
-    check(kernels, one, [padded(x), w], on_tensor_cores=True)
-    check(kernels, one, [batches_inside(x), w], on_tensor_cores=False)
+    check(kernels, one, [padded(x), w], form="tensor_kernel")
+    check(kernels, one, [batches_inside(x), w], form=PLAIN)
 
 
 def test_no_depth_gives_zeros() -> None:
     inputs = [half("left", 40, "k"), half("right", "k", 24)]
     one = graph(inputs, matmul(*inputs))
     (kernels,) = build([one], check=True)
-    check(kernels, one, [normal(40, 0), normal(0, 24)], on_tensor_cores=False)
+    check(kernels, one, [normal(40, 0), normal(0, 24)], form=PLAIN)
 
 
 def test_float16() -> None:
@@ -180,7 +181,7 @@ def test_float16() -> None:
     one = graph(inputs, matmul(transposed(inputs[0]), inputs[1]))
     (kernels,) = build([one], check=True)
     tensors = [normal(24, 72, dtype=torch.float16), normal(24, 72, dtype=torch.float16) * 2]
-    check(kernels, one, tensors, on_tensor_cores=True)
+    check(kernels, one, tensors, form="tensor_kernel")
 
 
 @pytest.mark.parametrize("name", ["x @ w", "x @ w.T", "dy.T @ x"])
@@ -195,10 +196,66 @@ def test_few_tiles_are_made_narrow(name: str) -> None:
             tensors = [normal(rows, 72), normal(*shape_of(right))]
         else:
             tensors = [normal(77, rows - rows % 8 + 8), normal(*shape_of(right))]
-        check(kernels, one, tensors, on_tensor_cores=True)
+        check(kernels, one, tensors, form="tensor_kernel")
         emulator_runtime().take_launched()
         kernels(*tensors)
         (launched,) = emulator_runtime().take_launched()
         tiles = -(-tensors[0].shape[1 if name == "dy.T @ x" else 0] // 128)
         tiles *= -(-shape_of(right)[0 if name == "x @ w.T" else 1] // 256)
         assert ("narrow" in launched) == (2 * tiles <= 3)
+
+
+@pytest.fixture
+def ampere() -> Iterator[None]:
+    """Launchers see a device without warpgroup products."""
+    emulator_runtime().set_capability(8)
+    yield
+    emulator_runtime().set_capability(9)
+
+
+@pytest.mark.usefixtures("ampere")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_other_tensor_cores(name: str) -> None:
+    left, right, body = PRODUCTS[name]
+    inputs = [half("left", *left), half("right", *right)]
+    one = graph(inputs, body(*inputs))
+    (kernels,) = build([one], check=True)
+    tensors = [normal(*shape_of(left)), normal(*shape_of(right))]
+    check(kernels, one, tensors, form="mma_kernel")
+
+
+@pytest.mark.usefixtures("ampere")
+@pytest.mark.parametrize("layout", [padded, sliced, batches_inside, repeated])
+def test_other_tensor_cores_with_strides(
+    layout: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    left, right, body = PRODUCTS["batches, x.T @ y"]
+    inputs = [half("left", *left), half("right", *right)]
+    one = graph(inputs, body(*inputs))
+    (kernels,) = build([one], check=True)
+    tensors = [layout(normal(*shape_of(shape))) for shape in (left, right)]
+    check(kernels, one, tensors, form="mma_kernel")
+
+
+@pytest.mark.usefixtures("ampere")
+def test_other_tensor_cores_in_float16_with_odd_sizes() -> None:
+    inputs = [value(n, *s, dtype=DType.FLOAT16) for n, s in (("x", ("m", 40)), ("w", (67, 40)))]
+    one = graph(inputs, matmul(inputs[0], transposed(inputs[1])))
+    (kernels,) = build([one], check=True)
+    tensors = [normal(9, 40, dtype=torch.float16), normal(67, 40, dtype=torch.float16)]
+    check(kernels, one, tensors, form="mma_kernel")
+    strided = [padded(normal(9, 43, dtype=torch.float16))[:, :40], tensors[1]]
+    check(kernels, one, strided, form=PLAIN)
+
+
+def test_a_device_before_tensor_cores_takes_the_plain_form() -> None:
+    emulator_runtime().set_capability(7)
+    try:
+        left, right, body = PRODUCTS["x @ w"]
+        inputs = [half("left", *left), half("right", *right)]
+        one = graph(inputs, body(*inputs))
+        (kernels,) = build([one], check=True)
+        tensors = [normal(*shape_of(left)), normal(*shape_of(right))]
+        check(kernels, one, tensors, form=PLAIN)
+    finally:
+        emulator_runtime().set_capability(9)

@@ -39,7 +39,7 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
-from fusegen.plan.tensor_cores import narrow_form, tensor_cores
+from fusegen.plan.tensor_cores import mma_form, narrow_form, tensor_cores
 
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
@@ -236,6 +236,7 @@ def _plan(
         cores,
         narrow,
         skinny,
+        mma_form(left, right, axes, epilogue),
     )
 
 

@@ -97,30 +97,26 @@ inline int64_t processor_count() {
 #endif
 }
 
-// Whether blocks can share memory in clusters on the current device; they can in the emulator.
-inline bool has_clusters() {
+// The current device's compute capability, such as 9 of 9.0.
+inline int compute_capability_major() {
 #ifdef FUSEGEN_EMULATE
-    return true;
+    return fusegen_emulator_capability();
 #else
     int device = 0;
     int major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major >= 9;
+    return major;
 #endif
 }
 
-// Whether the current device has Hopper's warpgroup products; the emulator has.
-inline bool has_wgmma() {
-#ifdef FUSEGEN_EMULATE
-    return true;
-#else
-    int device = 0;
-    int major = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major == 9;
-#endif
-}
+// Whether blocks can share memory in clusters on the current device.
+inline bool has_clusters() { return compute_capability_major() >= 9; }
+
+// Whether the current device has Hopper's warpgroup products.
+inline bool has_wgmma() { return compute_capability_major() == 9; }
+
+// Whether the current device has mma.sync for bfloat16 and copies that do not wait.
+inline bool has_mma() { return compute_capability_major() >= 8; }
 
 }  // namespace fusegen

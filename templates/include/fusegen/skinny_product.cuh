@@ -2,13 +2,10 @@
 // element of it is read once, straight into registers.
 #pragma once
 
+#include "neighbours.cuh"
 #include "reduce.cuh"
 
 namespace fusegen {
-
-// Where the neighbours of a matrix's elements are in memory: along the depth that is summed over,
-// or across it.
-enum class Neighbours { in_depth, in_columns };
 
 // What a thread reads of the right operand at a time: 16 bytes along the depth by four columns.
 template <class T>

@@ -4,6 +4,7 @@
 #include "fusegen/hopper.cuh"
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
+#include "fusegen/mma_product.cuh"
 #include "fusegen/reduce.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
@@ -361,6 +362,60 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
 #endif
 }
 
+// matmul: matmul.
+// The product's elements are finished in registers and stored once.
+// This form is for the tensor cores of devices that have no warpgroup products.
+__global__ void __launch_bounds__(256) matmul_mma_kernel(
+    const float16* __restrict__ left_matrices,
+    int64_t left_stride,
+    int64_t left_batch_stride,
+    const float16* __restrict__ right_matrices,
+    int64_t right_stride,
+    int64_t right_batch_stride,
+    float16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_NEEDS_MMA
+    constexpr int threads = 256;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 64;
+    const int64_t rows = 256;
+    const int64_t columns = 256;
+    const int64_t depths = batch;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+    const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
+    const int64_t tiles = 1 * row_tiles * column_tiles;
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared);
+    float16* const ring = reinterpret_cast<float16*>(shared + 33280);
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * tile_rows;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * tile_columns;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_columns, Neighbours::in_columns>(
+            MmaOperand<float16>{left_matrices
+                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
+            MmaOperand<float16>{right_matrices
+                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            depths, ring, tile, 65);
+        for (int i = threadIdx.x; i < tile_rows * tile_columns; i += threads) {
+            const int tile_row = i / tile_columns;
+            const int tile_column = i % tile_columns;
+            const int64_t row = tile_first_row + tile_row;
+            const int64_t column = tile_first_column + tile_column;
+            if (row < rows && column < columns) {
+                y[batch_index * 65536 + column + row * 256] = convert<float16>(tile[tile_row * 65
+                    + tile_column]);
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+#else
+    __trap();  // the launcher takes another form where there are warpgroup products
+#endif
+}
+
 FUSEGEN_EXPORT int launch_matmul(
     const float16* dy,
     const int64_t* dy_strides,
@@ -435,6 +490,27 @@ FUSEGEN_EXPORT int launch_matmul(
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, right_map, y, batch);
         return FUSEGEN_LAST_ERROR();
+    }
+
+    // The form for other tensor cores takes operands that are read 16 bytes at a time.
+    if (has_mma() && !has_wgmma()) {
+        int64_t left_run[2];
+        int64_t right_run[2];
+        if (merge_dims(dy_strides, {batch, 256}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            is_aligned(dy, 16) &&
+            (left_run[0]) % 8 == 0 &&
+            merge_dims(x_strides, {batch, 256}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            is_aligned(x, 16) &&
+            (right_run[0]) % 8 == 0) {
+            const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
+            FUSEGEN_LAUNCH(matmul_mma_kernel, grid_of(mma_tiles), dim3(256), 73216, stream,
+                           dy, left_run[0], 0,
+                           x, right_run[0], 0,
+                           y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
     }
 
     if (packed) {

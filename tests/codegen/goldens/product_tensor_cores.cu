@@ -4,6 +4,7 @@
 #include "fusegen/hopper.cuh"
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
+#include "fusegen/mma_product.cuh"
 #include "fusegen/reduce.cuh"
 #include "fusegen/skinny_product.cuh"
 #include "fusegen/stepped_division.cuh"
@@ -653,6 +654,127 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
 #endif
 }
 
+// linear_gelu_group_norm: linear, gelu, group_norm.
+// Groups of 16 columns lie inside a tile of 64, so their statistics need no memory traffic and the
+// product is not stored.
+// This form is for the tensor cores of devices that have no warpgroup products.
+__global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
+    const bfloat16* __restrict__ left_matrices,
+    int64_t left_stride,
+    int64_t left_batch_stride,
+    const bfloat16* __restrict__ right_matrices,
+    int64_t right_stride,
+    int64_t right_batch_stride,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_NEEDS_MMA
+    constexpr int threads = 256;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 64;
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 96;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+    const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
+    const int64_t tiles = 1 * row_tiles * column_tiles;
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared + 0);
+    bfloat16* const ring = reinterpret_cast<bfloat16*>(shared + 33280);
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * tile_rows;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * tile_columns;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
+            MmaOperand<bfloat16>{left_matrices
+                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
+            MmaOperand<bfloat16>{right_matrices
+                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            depths, ring, tile, 65);
+        constexpr int lanes = 16;  // threads that share a row
+        constexpr int vector = 1;
+        const int lane = threadIdx.x % lanes;
+        // A row of the epilogue is a group of 16 columns of a row of the tile.
+        constexpr int groups = 4;
+        for (int pair = threadIdx.x / lanes; pair < tile_rows * groups; pair += threads / lanes) {
+            const int tile_row = pair / groups;
+            const int group = pair % groups;
+            const int64_t product_row = tile_first_row + tile_row;
+            const int64_t product_column = tile_first_column + group * 16;
+            const bool is_active = product_row < rows && product_column < columns;
+            const int64_t row = is_active
+                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t row_end = is_active ? 16 : 0;
+            // Phase 1 of 3.
+            auto total_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+                Vector<float, vector> kept_to;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const float gelu = fusegen::gelu_none(kept_matmul[element]);
+                    const float to = fusegen::cast<float>(gelu);
+                    total_state.push(to, column);
+                    kept_to[element] = to;
+                }
+                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_to);
+            }
+            total_state = reduce_lanes<16>(total_state);
+            const float total = convert<float>(total_state.result());
+            // Phase 2 of 3.
+            const float mean = total / 16.0f;
+            auto rest_state = Sum<float>::identity();
+            auto squared_deviations_state = Sum<float>::identity();
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_to_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
+                    const float deviation = kept_to_2[element] - mean;
+                    rest_state.push(deviation, column);
+                    const float squared = deviation * deviation;
+                    squared_deviations_state.push(squared, column);
+                }
+            }
+            rest_state = reduce_lanes<16>(rest_state);
+            const float rest = convert<float>(rest_state.result());
+            squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float squared_deviations = convert<float>(squared_deviations_state.result());
+            // Phase 3 of 3.
+            const float rest_2 = rest / 16.0f;
+            const float centre = mean + rest_2;
+            const float div = squared_deviations / 16.0f;
+            const float add = div + 1e-05f;
+            const float rsqrt = fusegen::rsqrt(add);
+            for (int64_t first_column = 0 + lane * vector; first_column < row_end;
+                 first_column += lanes * vector) {
+                const auto kept_to_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                    + first_column);
+                Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const float sub = kept_to_3[element] - centre;
+                    const float mul = sub * rsqrt;
+                    const float narrow_type = mul;
+                    y_vector[element] = convert<bfloat16>(narrow_type);
+                }
+                store_vector(y + first_column + row * 16, y_vector);
+            }
+        }
+
+        __syncthreads();  // the next tile overwrites this one
+    }
+#else
+    __trap();  // the launcher takes another form where there are warpgroup products
+#endif
+}
+
 FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     const bfloat16* x,
     const int64_t* x_strides,
@@ -753,6 +875,27 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, right_map, y, batch);
         return FUSEGEN_LAST_ERROR();
+    }
+
+    // The form for other tensor cores takes operands that are read 16 bytes at a time.
+    if (has_mma() && !has_wgmma()) {
+        int64_t left_run[2];
+        int64_t right_run[2];
+        if (merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            is_aligned(x, 16) &&
+            (left_run[0]) % 8 == 0 &&
+            merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            is_aligned(fc_weight, 16) &&
+            (right_run[0]) % 8 == 0) {
+            const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
+            FUSEGEN_LAUNCH(linear_gelu_group_norm_mma_kernel, grid_of(mma_tiles), dim3(256), 79360, stream,
+                           x, left_run[0], 0,
+                           fc_weight, right_run[0], 0,
+                           y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
     }
 
     if (packed) {

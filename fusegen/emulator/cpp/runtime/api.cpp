@@ -42,6 +42,10 @@ int fusegen_emulator_take_error() { return emulator().take_error(); }
 
 const char* fusegen_emulator_error_text() { return emulator().error_text(); }
 
+void fusegen_emulator_set_capability(int major) { emulator().capability = major; }
+
+int fusegen_emulator_capability() { return emulator().capability; }
+
 const char* fusegen_emulator_take_launched() { return emulator().take_launched(); }
 
 void* fusegen_emulator_shared_array(fusegen_emulator::SharedSlot* slot, const char* name,

@@ -109,6 +109,9 @@ public:
 
     static Thread& current() { return *static_cast<Thread*>(fusegen_emulator_thread); }
 
+    // What launchers see of the device: the major number of its compute capability.
+    int capability = 9;
+
 private:
     bool accept(const LaunchRequest& request);
     void run_cluster(std::uint64_t index, Random random);

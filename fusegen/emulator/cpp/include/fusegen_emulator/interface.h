@@ -82,6 +82,8 @@ extern "C" {
 
 extern fusegen_emulator::ThreadContext* fusegen_emulator_thread;
 
+// The emulated device's compute capability, 9 unless it was set.
+int fusegen_emulator_capability();
 void fusegen_emulator_launch(const fusegen_emulator::LaunchRequest* request);
 int fusegen_emulator_take_error();
 const char* fusegen_emulator_error_text();

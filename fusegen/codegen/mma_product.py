@@ -1,0 +1,74 @@
+"""The text of a matrix product's form for tensor cores without warpgroup products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.kernel_text import contiguous, kernel_arguments
+from fusegen.codegen.matrix_text import MatrixText, matrix_text
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.plan.kernels import ElementEpilogue, MmaForm, ProductPlan, Tile
+from fusegen.plan.matrix_views import Major, MatrixView
+
+WARP = 32
+WARP_TILE = 32
+ACCESS_BYTES = 16
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class MmaText:
+    """What the skeleton `mma_product.cu.j2` fills in.
+
+    The block's sums lie in a tile with `pitch` elements a row; behind it and the epilogue's further
+    slots, `tile_bytes` in all, come the stages, `ring_bytes`.
+    """
+
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
+    operands: tuple[MatrixText, ...]
+    conditions: tuple[str, ...]
+    form: MmaForm
+    threads: int
+    pitch: int
+    element_lines: tuple[str, ...]
+    epilogue: RowEpilogueText | None
+    tile_bytes: int
+    ring_bytes: int
+
+
+def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> MmaText:
+    """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
+    epilogue = plan.epilogue
+    tile = Tile(form.rows, form.columns, form.depth, form.columns)
+    lines: tuple[str, ...] = ()
+    rows = None
+    if isinstance(epilogue, ElementEpilogue):
+        lines = element_lines(epilogue, scope, f"tile[tile_row * {tile.pitch} + tile_column]")
+        used = tile.rows * tile.pitch * FLOAT_BYTES
+    else:
+        rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
+        used = rows.shared_bytes
+    stage = _stage_bytes(form.left, form.rows, form.depth)
+    stage += _stage_bytes(form.right, form.columns, form.depth)
+    return MmaText(
+        scope.parameters,
+        kernel_arguments(scope),
+        (matrix_text("left", form.left, host), matrix_text("right", form.right, host)),
+        tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
+        form,
+        form.rows // WARP_TILE * (form.columns // WARP_TILE) * WARP,
+        tile.pitch,
+        lines,
+        rows,
+        -(-used // ACCESS_BYTES) * ACCESS_BYTES,
+        stage * form.stages,
+    )
+
+
+def _stage_bytes(view: MatrixView, lines: int, depth: int) -> int:
+    """A tile of the operand, of which each row is padded by one access."""
+    itemsize = view.buffer.dtype.itemsize
+    height, width = (lines, depth) if view.major is Major.DEPTH else (depth, lines)
+    return height * (width * itemsize + ACCESS_BYTES)
