@@ -20,6 +20,7 @@ from fusegen.plan.kernels import (
     Step,
 )
 from fusegen.plan.labels import labels_of
+from fusegen.plan.product_forms import forms_of
 
 TEXT_WIDTH = 100
 
@@ -90,7 +91,7 @@ class Explanation:
                 KINDS[type(step)],
                 tuple(map(str, labels_of(step.covers))),
                 step.cost,
-                step.why,
+                _why(step),
             )
             for step in plan.steps
             if not isinstance(step, LibraryPlan)
@@ -168,6 +169,13 @@ class Explanation:
             for line in self.boundaries:
                 console.print(f"{line.first} | {line.second}: {line.why}", highlight=False)
         return capture.get().strip("\n")
+
+
+def _why(step: Step) -> str:
+    """The planner's reason, and a matrix product's forms."""
+    if not isinstance(step, ProductPlan):
+        return step.why
+    return f"{step.why}; forms: {', then '.join(forms_of(step))}"
 
 
 def _name(step: Step) -> str:
