@@ -175,3 +175,25 @@ def test_bits_that_ask_for_gradients() -> None:
     scope = generated(load(CHAIN)())
     assert [scope._wanted_bit(n) for n in range(70)] == [wanted_bit(n) for n in range(70)]
     assert wanted_bit(61) == 1 << 61 and wanted_bit(62) == wanted_bit(69) == 1 << 62
+
+
+@pytest.mark.parametrize("text", [SIMPLE, SEVERAL], ids=["nothing saved", "saved"])
+def test_torch_compile_loads_the_backward_while_it_traces(text: str) -> None:
+    """Before any other call, without a graph break."""
+    module = load(text.replace("[n, 4]", "[n, 6]").replace("[4]", "[6]"))()
+    scope = generated(module)
+    assert not scope._DERIVED
+    given = [torch.randn(3, 6, requires_grad=True) for _ in range(text.count("input"))]
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    results = compiled(*given)
+    first = results[0] if isinstance(results, tuple) else results
+    first.square().sum().backward()
+    assert scope._DERIVED
+    found = [tensor.grad for tensor in given]
+    exact = [tensor.detach().double().requires_grad_() for tensor in given]
+    expected = scope.reference(*exact, *(p.detach().double() for p in module.parameters()))
+    first = expected[0] if isinstance(expected, tuple) else expected
+    first.square().sum().backward()
+    for a, b in zip(found, exact, strict=True):
+        if b.grad is not None:
+            assert torch.allclose(a.double(), b.grad, rtol=1e-5, atol=1e-6)
