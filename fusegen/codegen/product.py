@@ -103,7 +103,7 @@ def _tensor_form(
     if cores is None:
         return None
     split = cores.split
-    marks = (split.left.scales, split.right.scales, split.flags) if split else ()
+    marks = split.written if split else ()
     kernel = f"{plan.name}_{name}_kernel"
     return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)
 

@@ -39,6 +39,9 @@ class SplitText:
 
     preparations: tuple[PreparationText, ...]
     promoted_steps: int
+    pitch: str
+    left_parts: str
+    right_parts: str
     left_scales: str
     right_scales: str
     left_batch: str | None
@@ -53,6 +56,9 @@ def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> Spli
     return SplitText(
         tuple(_preparation(plan, *side, host) for side in sides),
         split.promotion // depth,
+        host.factor(split.left.pitch),
+        host.buffer(split.left.parts),
+        host.buffer(split.right.parts),
         host.buffer(split.left.scales),
         host.buffer(split.right.scales),
         _batch(split.left),

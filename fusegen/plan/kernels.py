@@ -290,7 +290,7 @@ class SplitOperand:
     """An operand of float32 as float16 parts (`split.cuh`), which a kernel of its own prepares.
 
     `parts` has the high and then the low parts of `batches` matrices of `lines` lines, each packed
-    along K and padded to `pitch`; `scales` has two numbers for each line.
+    along K and padded to `pitch`; `scales` has a few numbers for each line.
     """
 
     load: Load

@@ -31,6 +31,8 @@ STAGES = 3
 PROMOTION = 256
 # As `part_alignment` in `split.cuh`.
 PITCH = 8
+# As `LineScale` in `split.cuh`.
+SCALE_NUMBERS = 4
 # A warp's rows of the accumulators.
 FLAG_ROWS = 16
 # Float16 products, and bytes read and written for an element of an operand.
@@ -114,7 +116,8 @@ def _operand(
     parts = _workspace(
         f"{stem}_parts", (Integer.of(2), batches, lines, pitch), DType.FLOAT16, taken
     )
-    scales = _workspace(f"{stem}_scales", (batches, lines, Integer.of(2)), DType.FLOAT32, taken)
+    scale_shape = (batches, lines, Integer.of(SCALE_NUMBERS))
+    scales = _workspace(f"{stem}_scales", scale_shape, DType.FLOAT32, taken)
     is_contiguous = access(load.offset, axes.depth, 1) is Access.CONTIGUOUS
     return SplitOperand(load, is_contiguous, batches, lines, pitch, parts, scales)
 

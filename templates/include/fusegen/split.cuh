@@ -9,7 +9,9 @@
 //
 // What smaller elements lose is bounded line by line. `loss` is the least magnitude that a product
 // with the line may have for what was lost to be below 2^-24 of it, infinite for a line that must
-// not be split at all. Products below it are computed again in float32.
+// not be split at all. A product below it is still right if the line's greatest element adds more
+// than that to it, before others cancel it: float32 would round that away. Others are computed again
+// in float32.
 #pragma once
 
 #include "reduce.cuh"
@@ -32,14 +34,16 @@ inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t d
 constexpr int part_alignment = 8;
 constexpr float low_part_scale = 2048.0f;  // 2^11
 
-// What a line of the parts was multiplied by, as an exponent of 2, and its loss.
-struct LineScale {
+// What a line of the parts was multiplied by, as an exponent of 2, its loss, and where its greatest
+// element is.
+struct alignas(16) LineScale {
     float exponent;
     float loss;
+    std::int32_t greatest_at;
 };
 
 // The scale of a line of zeros, which loses nothing whatever the other line has lost.
-__device__ __forceinline__ LineScale zero_line() { return {0.0f, __int_as_float(0xff800000u)}; }
+__device__ __forceinline__ LineScale zero_line() { return {0.0f, __int_as_float(0xff800000u), 0}; }
 
 __device__ __forceinline__ float power_of_two(int exponent) {  // from -126 to 127
     return __int_as_float((exponent + 127) << 23);
@@ -53,13 +57,18 @@ __device__ __forceinline__ float without_scale(float product, float left_exponen
     return product * power_of_two(half) * power_of_two(exponent - half);
 }
 
-// The greatest magnitude of a line by its bits, which order NaN and infinity above all numbers.
+// The greatest magnitude of a line by its bits, which order NaN and infinity above all numbers, and
+// where it is.
 struct GreatestBits {
     unsigned bits;
+    std::int32_t position;
 
-    static __device__ __forceinline__ GreatestBits identity() { return {0}; }
-    __device__ __forceinline__ void push(float x) { merge({__float_as_uint(x) & 0x7fffffffu}); }
+    static __device__ __forceinline__ GreatestBits identity() { return {0, 0}; }
+    __device__ __forceinline__ void push(float x, int64_t at) {
+        merge({__float_as_uint(x) & 0x7fffffffu, static_cast<std::int32_t>(at)});
+    }
     __device__ __forceinline__ void merge(const GreatestBits& other) {
+        position = other.bits > bits ? other.position : position;
         bits = other.bits > bits ? other.bits : bits;
     }
 
@@ -94,7 +103,7 @@ struct SplitLoss {
         }
         const bool is_split = greatest.can_be_scaled() && whole >= least_whole;
         return {static_cast<float>(greatest.scale_exponent()),
-                is_split ? lost * per_lost : __int_as_float(0x7f800000)};
+                is_split ? lost * per_lost : __int_as_float(0x7f800000), greatest.position};
     }
 };
 
@@ -111,6 +120,17 @@ __device__ __forceinline__ void split_element(float x, float scale, float16& hig
     } else if (x != 0.0f) {  // the scale itself may have made it 0
         loss.lost += fmaxf(fabsf(rest - to_float(low) * (1 / low_part_scale)), least_normal);
     }
+}
+
+// Whether a product that is below the sum of its lines' losses is right all the same: `left` and
+// `right` are the high parts of the two lines.
+__device__ __forceinline__ bool outweighs_loss(const LineScale& left_scale,
+                                               const LineScale& right_scale, const float16* left,
+                                               const float16* right) {
+    constexpr float least_greatest = 16384.0f;  // 2^14
+    const float loss = left_scale.loss + right_scale.loss;
+    return least_greatest * fabsf(to_float(right[left_scale.greatest_at])) >= loss ||
+           least_greatest * fabsf(to_float(left[right_scale.greatest_at])) >= loss;
 }
 
 // The tile of the split form, and the rows of a warp in it: each has a mark that tells whether its
@@ -190,14 +210,14 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
     for (int i = 0; i < kept; ++i) {
 #pragma unroll
         for (int j = 0; j < split_vector; ++j) {
-            greatest.push(first[i][j]);
+            greatest.push(first[i][j], own + i * step + j);
         }
     }
     for (int64_t depth = own + kept * step; depth < depths; depth += step) {
         const Vector<float, split_vector> x = read_line(contiguous, element, depth, depths);
 #pragma unroll
         for (int j = 0; j < split_vector; ++j) {
-            greatest.push(x[j]);
+            greatest.push(x[j], depth + j);
         }
     }
     greatest = reduce_block<threads>(greatest, turn);
@@ -237,7 +257,7 @@ __device__ __forceinline__ void split_lines(Element element, int64_t lines, int6
     GreatestBits greatest = GreatestBits::identity();
 #pragma unroll 8
     for (int64_t depth = way; depth < depths; depth += ways) {
-        greatest.push(line < lines ? element(line, depth) : 0.0f);
+        greatest.push(line < lines ? element(line, depth) : 0.0f, depth);
     }
     greatest = reduce_outer<count, ways>(greatest);
     const float scale = power_of_two(greatest.scale_exponent());
