@@ -225,7 +225,9 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     const __grid_constant__ TensorMap right_map,
     const __grid_constant__ TensorMap right_low_map,
     float* __restrict__ y,
+    float16* __restrict__ matmul_left_parts,
     float* __restrict__ matmul_left_scales,
+    float16* __restrict__ matmul_right_parts,
     float* __restrict__ matmul_right_scales,
     uint8_t* __restrict__ matmul_flags,
     int64_t batch) {
@@ -344,32 +346,31 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             for (int i = 0; i < tile_columns / 2; ++i) {
                 accumulators[i] += small[i] * (1 / low_part_scale);
             }
+            const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
+            const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
+            const float16* left_parts = matmul_left_parts;
+            const float16* right_parts = matmul_right_parts;
             bool is_lost = false;
-            {
-                const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
-                const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
-                LineScale left_scale[2];
+#pragma unroll
+            for (int block = 0; block < tile_columns / 8; ++block) {
+                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
-                    left_scale[half] = product_row < rows ? left_scales[product_row] : zero_line();
-                }
-#pragma unroll
-                for (int block = 0; block < tile_columns / 8; ++block) {
-                    const int64_t block_column = tile_first_column + block * 8 + lane * 2;
-                    const bool is_inside = block_column < columns;
-                    const Vector<LineScale, 2> right_scale = load_vector<LineScale, 2>(right_scales
-                        + (is_inside ? block_column : 0));
+                    const bool is_inside = product_row < rows && block_column < columns;
+                    const int64_t row = is_inside ? product_row : 0;
+                    const LineScale left_scale = left_scales[row];
 #pragma unroll
                     for (int element = 0; element < 2; ++element) {
-#pragma unroll
-                        for (int half = 0; half < 2; ++half) {
-                            float& sum = accumulators[block * 4 + half * 2 + element];
-                            // Whatever is not a number is not as good either.
-                            is_lost |= is_inside && !(fabsf(sum) >= left_scale[half].loss
-                                + right_scale[element].loss);
-                            sum = without_scale(sum, left_scale[half].exponent, right_scale[element].exponent);
+                        const int64_t column = is_inside ? block_column + element : 0;
+                        const LineScale right_scale = right_scales[column];
+                        float& sum = accumulators[block * 4 + half * 2 + element];
+                        // Whatever is not a number is not right either.
+                        if (is_inside && !(fabsf(sum) >= left_scale.loss + right_scale.loss)) {
+                            is_lost |= !outweighs_loss(left_scale, right_scale, left_parts
+                                + row * 1024, right_parts + column * 1024);
                         }
+                        sum = without_scale(sum, left_scale.exponent, right_scale.exponent);
                     }
                 }
             }
@@ -465,7 +466,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
     TensorMap right_low_map;
     const int64_t depths = 1024;
     if (has_wgmma() && columns % 2 == 0 &&
-        split_pays(1, batch, 4096, 1024) && is_aligned(y, 8) && is_aligned(matmul_left_scales, 8) &&
+        split_pays(1, batch, 4096, 1024) && is_aligned(y, 8) && is_aligned(matmul_left_parts, 4) &&
+        is_aligned(matmul_left_scales, 8) && is_aligned(matmul_right_parts, 4) &&
         is_aligned(matmul_right_scales, 8) && is_aligned(matmul_flags, 2) &&
         encode_tensor_map<float16>(&left_map, TensorTiles<3>{
             matmul_left_parts, { depths, batch, 1 }, { 1024, 1024 },
@@ -507,8 +509,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
 
         FUSEGEN_LAUNCH(linear_gelu_tensor_kernel, grid_of(tensor_tiles < processors
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
-                       left_map, left_low_map, right_map, right_low_map, y, matmul_left_scales,
-                       matmul_right_scales, matmul_flags, batch);
+                       left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts,
+                       matmul_left_scales, matmul_right_parts, matmul_right_scales, matmul_flags, batch);
         // The shared-memory tile is left with what is marked.
         flags = matmul_flags;
         grid = grid_of(tiles < 4 * processors ? tiles : 4 * processors);
