@@ -150,8 +150,8 @@ def test_frozen_parameters_launch_fewer_kernels(frozen: tuple[str, ...]) -> None
     for name in frozen:
         ours.get_parameter(name).requires_grad_(False)
         ours.get_parameter(name).grad = None
-    # Each gradient's own kernel, and its addition into `.grad`.
-    assert launched() <= before - 2 * len(frozen)
+    # The gradients' kernel, which several may share, and the addition of each into `.grad`.
+    assert launched() <= before - 1 - len(frozen)
 
 
 @pytest.mark.gpu
