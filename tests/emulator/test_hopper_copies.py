@@ -96,6 +96,64 @@ def test_a_store_must_not_begin_before_the_tensor(
     assert any(place in report for place in fault_places("hopper_tensor_map", "NEGATIVE_STORE"))
 
 
+# Of a tensor of five dimensions, innermost first: sizes, strides, and the sides of a tile.
+SIZES, STRIDES, BOX_SIDES = (12, 2, 4, 4, 3), (1, 12, 96, 24, 384), (8, 2, 3, 2, 2)
+
+
+def bring_tile(
+    runtime: EmulatorRuntime, kernel: Kernel, at: tuple[int, ...]
+) -> tuple[str | None, np.ndarray, np.ndarray]:
+    """Launch; the report, the tile, and what it should be."""
+    source = aligned((32 * 3, 12))
+    source[:] = np.random.default_rng(1).normal(size=source.shape)
+    tensor = np.lib.stride_tricks.as_strided(
+        source, SIZES[::-1], [4 * stride for stride in STRIDES[::-1]]
+    )
+    target = np.full(BOX_SIDES[::-1], np.nan, np.float32)
+    expected = np.zeros(BOX_SIDES[::-1], np.float32)
+    for place in np.ndindex(*BOX_SIDES[::-1]):
+        inside = tuple(i + start for i, start in zip(place, at[::-1], strict=True))
+        if all(0 <= i < size for i, size in zip(inside, SIZES[::-1], strict=True)):
+            expected[place] = tensor[inside]
+    sizes, strides = np.array(SIZES, np.int64), np.array(STRIDES[1:], np.int64)
+    expose(runtime, source, initialised=True)
+    expose(runtime, target, initialised=False)
+    report = kernel(source, target, sizes, strides, *at, 0, entry="bring")
+    return report, target, expected
+
+
+@pytest.mark.parametrize(
+    "at", [(0, 0, 0, 0, 0), (8, 0, 0, 2, 2), (-2, 1, 2, 3, 1), (0, 0, 0, 0, 3)]
+)
+def test_tiles_of_five_dimensions(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, at: tuple[int, ...]
+) -> None:
+    runtime.configure(3, check=True)
+    report, tile, expected = bring_tile(runtime, load_kernel("hopper_tensor_map", check=True), at)
+    assert report is None
+    np.testing.assert_array_equal(tile, expected)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("FEWER_DIMENSIONS", "a copy of 3 dimensions by a tensor map of 5"),
+        ("FIVE_NOT_AWAITED", "race: reads at .* what a bulk copy wrote|uninitialised: "),
+    ],
+)
+def test_faults_of_copies_of_five_dimensions(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
+) -> None:
+    kernel = load_kernel("hopper_tensor_map", fault, check=True)
+    for seed in SEEDS:
+        runtime.forget_all()
+        runtime.configure(seed, check=True)
+        report, _, _ = bring_tile(runtime, kernel, (0, 0, 0, 0, 0))
+        assert report is not None
+        assert re.search(says, report), report
+        assert any(place in report for place in fault_places("hopper_tensor_map", fault)), report
+
+
 NONE, ADDRESS, STRIDE, SIZE, BOX, SWIZZLE = range(6)
 
 

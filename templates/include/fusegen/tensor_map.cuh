@@ -46,7 +46,7 @@ enum class TensorMapError : int {
 // innermost stride is 1 and has no place in `strides`.
 template <int rank>
 struct TensorTiles {
-    static_assert(rank == 2 || rank == 3, "tiles have two or three dimensions");
+    static_assert(rank >= 2 && rank <= 5, "tiles have two to five dimensions");
 
     const void* address;
     std::int64_t sizes[rank];

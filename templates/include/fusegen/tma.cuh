@@ -45,6 +45,17 @@ __device__ __forceinline__ void tma_load_3d(void* shared, const TensorMap& map,
         : "memory");
 }
 
+// The same for a tensor of five dimensions: cp.async.bulk.tensor.5d.
+__device__ __forceinline__ void tma_load_5d(void* shared, const TensorMap& map,
+                                            std::uint64_t* barrier, int x, int y, int z, int u,
+                                            int v) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+        : "memory");
+}
+
 // Makes this thread's ordinary writes to shared memory visible to bulk copies and wgmma that are
 // issued after a barrier which follows: fence.proxy.async.
 __device__ __forceinline__ void fence_async_shared() {

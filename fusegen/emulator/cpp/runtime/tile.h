@@ -34,31 +34,40 @@ struct TileRow {
     char* global;
 };
 
+// Where the tile's row with this number lies: its bytes from the tensor's start, or -1 where it is
+// outside of the tensor.
+inline std::int64_t row_start(const TileCopy& copy, int row) {
+    const TensorMap& map = *copy.map;
+    std::int64_t start = 0;
+    for (unsigned i = 1; i < copy.rank; ++i) {
+        const std::int64_t at = std::int64_t{copy.at[i]} + row % map.box[i];
+        row /= map.box[i];
+        if (at < 0 || at >= map.sizes[i]) {
+            return -1;
+        }
+        start += at * map.strides[i];
+    }
+    return start;
+}
+
 template <class Visit>
 void for_each_row(const TileCopy& copy, Visit visit) {
     const TensorMap& map = *copy.map;
     const std::int64_t element_bytes = map.element_bytes;
     const std::int64_t first = std::max(0, -copy.at[0]);
     const std::int64_t last = std::min<std::int64_t>(map.box[0], map.sizes[0] - copy.at[0]);
-    const int depth = copy.rank == 3 ? map.box[2] : 1;
-    std::size_t offset = 0;
-    for (int z = 0; z < depth; ++z) {
-        for (int y = 0; y < map.box[1]; ++y) {
-            const std::int64_t at_y = std::int64_t{copy.at[1]} + y;
-            const std::int64_t at_z = std::int64_t{copy.at[2]} + z;
-            const bool inside = first < last && at_y >= 0 && at_y < map.sizes[1] &&
-                                (copy.rank == 2 || (at_z >= 0 && at_z < map.sizes[2]));
-            TileRow row{offset, 0, 0, nullptr};
-            if (inside) {
-                row.skipped = static_cast<std::size_t>(first * element_bytes);
-                row.bytes = static_cast<std::size_t>((last - first) * element_bytes);
-                row.global = static_cast<char*>(map.address) +
-                             (copy.at[0] + first) * element_bytes + at_y * map.strides[1] +
-                             (copy.rank == 3 ? at_z * map.strides[2] : 0);
-            }
-            visit(row);
-            offset += static_cast<std::size_t>(map.box[0] * element_bytes);
+    const std::size_t row_bytes = static_cast<std::size_t>(map.box[0] * element_bytes);
+    const int rows = static_cast<int>(tile_bytes(copy) / row_bytes);
+    for (int i = 0; i < rows; ++i) {
+        TileRow row{static_cast<std::size_t>(i) * row_bytes, 0, 0, nullptr};
+        const std::int64_t start = row_start(copy, i);
+        if (start >= 0 && first < last) {
+            row.skipped = static_cast<std::size_t>(first * element_bytes);
+            row.bytes = static_cast<std::size_t>((last - first) * element_bytes);
+            row.global =
+                static_cast<char*>(map.address) + start + (copy.at[0] + first) * element_bytes;
         }
+        visit(row);
     }
 }
 

@@ -5,7 +5,7 @@
 
 namespace fusegen_emulator {
 
-constexpr int max_tile_rank = 3;
+constexpr int max_tile_rank = 5;
 
 // Dimensions innermost first.
 struct TensorMap {

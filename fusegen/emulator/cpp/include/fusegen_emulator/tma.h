@@ -23,6 +23,14 @@ __forceinline__ void tma_load_3d(void* shared, const fusegen_emulator::TensorMap
     fusegen_emulator_tma_load(site, &copy);
 }
 
+__forceinline__ void tma_load_5d(void* shared, const fusegen_emulator::TensorMap& map,
+                                 std::uint64_t* barrier, int x, int y, int z, int u, int v,
+                                 fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                     fusegen_emulator::Operation::tma_load)) {
+    const fusegen_emulator::TileCopy copy{shared, &map, {x, y, z, u, v}, 5, barrier, 0};
+    fusegen_emulator_tma_load(site, &copy);
+}
+
 __forceinline__ void fence_async_shared() { fusegen_emulator_fence_async_shared(); }
 
 __forceinline__ void tma_store_2d(const fusegen_emulator::TensorMap& map, const void* shared, int x,
