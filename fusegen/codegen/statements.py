@@ -155,7 +155,9 @@ class Statements:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
                 texts[parameter.name] = _attribute(value, parameter.kind, common)
-        return operation.cuda.format(**texts)
+        is_narrow = expression.dtype in (DType.FLOAT16, DType.BFLOAT16)
+        text = operation.near_cuda if operation.near_cuda and is_narrow else operation.cuda
+        return text.format(**texts)
 
     def _operand(self, operand: Expression, common: DType) -> str:
         text = self.known[operand]

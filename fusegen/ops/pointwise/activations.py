@@ -151,7 +151,12 @@ def _threshold(node: Node, gradient: Node) -> tuple[Node]:
 
 
 def _activation(
-    name: str, summary: str, *parameters: Parameter, cost: int, gradient: Gradient
+    name: str,
+    summary: str,
+    *parameters: Parameter,
+    cost: int,
+    gradient: Gradient,
+    near_cuda: str | None = None,
 ) -> Pointwise:
     arguments = ", ".join(f"{{{p.name}}}" for p in parameters)
     return unary(
@@ -160,6 +165,7 @@ def _activation(
         f"F.{name}({{input}}{''.join(f', {p.name}={{{p.name}}}' for p in parameters)})",
         summary,
         cost=cost,
+        near_cuda=near_cuda,
         parameters=parameters,
         gradient=gradient,
     )
@@ -172,6 +178,7 @@ SIGMOID = unary(
     "The logistic function, `1 / (1 + exp(-input))`.",
     cost=18,
     floating=True,
+    near_cuda="fusegen::near_sigmoid({input})",
     gradient=_sigmoid,
 )
 LOGSIGMOID = _activation(
@@ -223,9 +230,19 @@ GELU = unary(
     parameters=(text("approximate", "none", ("none", "tanh")),),
     gradient=_gelu,
 )
-SILU = _activation("silu", "`input * sigmoid(input)`.", cost=19, gradient=_sloped(_silu_slope))
+SILU = _activation(
+    "silu",
+    "`input * sigmoid(input)`.",
+    cost=19,
+    near_cuda="{input} * fusegen::near_sigmoid({input})",
+    gradient=_sloped(_silu_slope),
+)
 MISH = _activation(
-    "mish", "`input * tanh(softplus(input))`.", cost=40, gradient=_sloped(_mish_slope)
+    "mish",
+    "`input * tanh(softplus(input))`.",
+    cost=40,
+    near_cuda="fusegen::near_mish({input})",
+    gradient=_sloped(_mish_slope),
 )
 SOFTPLUS = _activation(
     "softplus",

@@ -18,6 +18,7 @@ def unary(
     accepts: Accepts = Accepts.FLOATS,
     result: DType | None = None,
     floating: bool = False,
+    near_cuda: str | None = None,
     parameters: tuple[Parameter, ...] = (),
     gradient: Gradient | None = None,
 ) -> Pointwise:
@@ -31,6 +32,7 @@ def unary(
         cuda=cuda,
         cost=cost,
         floating=floating,
+        near_cuda=near_cuda,
         gradient=gradient,
     )
 

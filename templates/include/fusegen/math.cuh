@@ -302,6 +302,25 @@ struct Divisor {
     }
 };
 
+// exp(x) to within (1 + |x|) 2^-22 of itself, for results of 16 bits. What is below 2^-126 becomes
+// 0 (PTX ISA, ex2.approx.ftz).
+__device__ __forceinline__ float near_exponential(float x) {
+    constexpr float log2_e = 1.44269504f;
+#ifdef FUSEGEN_EMULATE
+    const float result = ::exp2f(x * log2_e);
+    return result < 1.17549435e-38f ? 0.0f : result;
+#else
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * log2_e));
+    return result;
+#endif
+}
+
+// As close as that. Reciprocals below 2^-126, of sigmoids left of -87.3, become 0 too.
+__device__ __forceinline__ float near_sigmoid(float x) {
+    return near_reciprocal(1.0f + near_exponential(-x));
+}
+
 // By exp(-|x|), which cannot overflow and keeps the small values of the left tail.
 template <class T>
 __device__ __forceinline__ T sigmoid(T x) {
@@ -382,6 +401,12 @@ __device__ __forceinline__ T mish(T x) {
     const T power = exponential(x < T(20) ? x : T(20));
     const T part = power * (power + T(2));
     return x * (part * near_reciprocal(part + T(2)));
+}
+
+__device__ __forceinline__ float near_mish(float x) {
+    const float power = near_exponential(x < 20.0f ? x : 20.0f);
+    const float part = power * (power + 2.0f);
+    return x * (part * near_reciprocal(part + 2.0f));
 }
 
 template <class T>
