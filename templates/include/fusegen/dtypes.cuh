@@ -30,7 +30,10 @@ using float16 = __half;
 using bfloat16 = __nv_bfloat16;
 
 __device__ __forceinline__ float to_float(float16 x) { return __half2float(x); }
-__device__ __forceinline__ float to_float(bfloat16 x) { return __bfloat162float(x); }
+// The upper half of the float: by a shift, which the compiler can merge with taking a vector apart.
+__device__ __forceinline__ float to_float(bfloat16 x) {
+    return __uint_as_float(static_cast<unsigned>(__bfloat16_as_ushort(x)) << 16);
+}
 template <class To>
 __device__ __forceinline__ To round_to(float x) {
     if constexpr (std::is_same<To, float16>::value) {
@@ -105,6 +108,25 @@ __device__ __forceinline__ Vector<T, N> load_vector(const T* source) {
     return vector;
 }
 
+#ifndef FUSEGEN_EMULATE
+// The bits of the elements from `first` on that fill 8 bytes, packed out of reach of the optimizer.
+template <class T, int N>
+__device__ __forceinline__ std::uint64_t packed_bits(const Vector<T, N>& vector, int first) {
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "elements of 2 or 4 bytes");
+    std::uint64_t bits;
+    if constexpr (sizeof(T) == 2) {
+        const auto* each = reinterpret_cast<const std::uint16_t*>(vector.elements + first);
+        asm("mov.b64 %0, {%1, %2, %3, %4};"
+            : "=l"(bits)
+            : "h"(each[0]), "h"(each[1]), "h"(each[2]), "h"(each[3]));
+    } else {
+        const auto* each = reinterpret_cast<const std::uint32_t*>(vector.elements + first);
+        asm("mov.b64 %0, {%1, %2};" : "=l"(bits) : "r"(each[0]), "r"(each[1]));
+    }
+    return bits;
+}
+#endif
+
 // Writes N elements to `target`, which must be aligned to min(16, N * sizeof(T)) bytes.
 template <class T, int N>
 __device__ __forceinline__ void store_vector(T* target, const Vector<T, N>& vector) {
@@ -112,6 +134,18 @@ __device__ __forceinline__ void store_vector(T* target, const Vector<T, N>& vect
     FUSEGEN_REQUIRE_ALIGNED(target, sizeof(Word));
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(vector) / sizeof(Word)); ++i) {
+#ifndef FUSEGEN_EMULATE
+        if constexpr (sizeof(Word) == 16 && (sizeof(T) == 2 || sizeof(T) == 4)) {
+            // One number, which nvcc stores whole. A uint4 it took apart again in part of the
+            // unrolled loops (seen in CUDA 13.0), into four stores.
+            using Whole = unsigned __int128;
+            constexpr int half = 8 / static_cast<int>(sizeof(T));
+            const Whole low = packed_bits(vector, 2 * half * i);
+            const Whole high = packed_bits(vector, 2 * half * i + half);
+            reinterpret_cast<Whole*>(target)[i] = high << 64 | low;
+            continue;
+        }
+#endif
         reinterpret_cast<Word*>(target)[i] = reinterpret_cast<const Word*>(&vector)[i];
     }
 }

@@ -131,9 +131,8 @@ struct LogSumExp {
     // a NaN on either side makes the sum NaN.
     __device__ __forceinline__ void merge(const LogSumExp& other) {
         const bool is_greater = other.greatest > greatest;
-        const T scale = other.greatest == greatest
-                            ? T(1)
-                            : exponential(-absolute(other.greatest - greatest));
+        const T distance = other.greatest == greatest ? T(0) : other.greatest - greatest;
+        const T scale = exponential(-absolute(distance));
         sum = is_greater ? sum * scale + other.sum : sum + other.sum * scale;
         greatest = is_greater ? other.greatest : greatest;
     }
