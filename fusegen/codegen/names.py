@@ -17,13 +17,13 @@ throw true try typedef typeid typename union unsigned using virtual void volatil
 xor xor_eq main signal
 """
 SKELETON = """
-accumulators batch_index batches begin block block_column blocks chunk chunk_lines column
-column_tile column_tiles columns count depth depths element empty end first first_column
+accumulators batch_index batch_of_tile batches begin block block_column blocks chunk chunk_lines
+column column_tile column_tiles columns count depth depths element empty end first first_column
 first_depth first_of_part first_row full grid group groups half half_wide i index inside is_active
 is_last j lane lanes left_batch_stride left_map left_matrices left_run left_size left_start
-left_stride left_tile middle mma_tiles order own_row packed pair part part_columns part_end
-partial parts phase previous processors product_column product_row right_batch_stride right_map
-right_matrices right_run right_start right_stride right_tile ring ring_bytes row row_end
+left_stride left_tile line line_group middle mma_tiles order own_row packed pair part part_columns
+part_end partial parts phase previous processors product_column product_row right_batch_stride
+right_map right_matrices right_run right_start right_stride right_tile ring ring_bytes row row_end
 row_in_block row_tile row_tiles rows shared skinny_kernel stage stage_size stage_tiles stages step
 steps stream stride tensor_tiles thread thread_column thread_row threads tile tile_column
 tile_columns tile_depth tile_end tile_first_column tile_first_row tile_row tile_rows tiles turn
@@ -40,8 +40,8 @@ has_clusters has_mma has_wgmma increase_registers int16_t int32_t int64_t int8_t
 is_contiguous linux load_vector mbarrier_arrive mbarrier_arrive_expect mbarrier_fence_init
 mbarrier_init mbarrier_wait merge_dims mma_product processor_count reduce_block reduce_cluster
 reduce_lanes reduce_outer shared_bytes skinny_product std store_vector threadIdx tma_load_3d
-uint8_t unix warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence
-wgmma_k wgmma_m wgmma_wait
+tma_load_5d uint8_t unix warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major
+wgmma_fence wgmma_k wgmma_m wgmma_wait
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 

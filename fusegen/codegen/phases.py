@@ -141,10 +141,14 @@ class ProgramText:
             lines += [*phase.before, *phase.body, *phase.after]
         return (*lines, *self.row_lines, *self.row_stores)
 
+    def needs(self, variable: str) -> bool:
+        """Whether a loop variable occurs in the text."""
+        return mentions(self.lines, variable)
+
     @property
     def needs_row(self) -> bool:
         """Whether the variable `row` occurs in the text."""
-        return bool(self.states) or mentions(self.lines, "row")
+        return bool(self.states) or self.needs("row")
 
 
 def program_text(

@@ -11,7 +11,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
 from fusegen.plan.kernels import ProductPlan, SplitOperand, TensorCores
 from fusegen.plan.matrix_views import Major, MatrixView, run_stride
-from fusegen.plan.tensor_cores import SWIZZLE_BYTES
+from fusegen.plan.tensor_cores import LANES, PAIR, SWIZZLE_BYTES
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class OperandText:
     dim on, and `box`, what a copy brings. `conditions` are those under which it is right.
 
     Where neighbours in memory are neighbouring lines (`is_line_major`), the tile comes in chunks of
-    `box[0]` lines.
+    `box[0]` lines. Where `exchanged` is given, a multiple of 8, the map has five dims, and the tile
+    has the lines of every `exchanged` neighbours in another order: such that the columns of the
+    accumulators that a thread holds are neighbours in the result.
     """
 
     name: str
@@ -50,6 +52,7 @@ class OperandText:
     box: tuple[int, ...]
     batch: str
     is_line_major: bool
+    exchanged: int
     runs: RunsText | None
     conditions: tuple[str, ...]
 
@@ -65,6 +68,7 @@ class _Side:
     tile_lines: int
     lines: Integer
     first_line: str
+    neighbours: int = PAIR
 
 
 def operand_texts(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
@@ -74,7 +78,15 @@ def operand_texts(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[O
     axes = plan.axes
     left_size, right_size = cores.rows * cores.depth, cores.columns * cores.depth
     left = _Side("left", cores.left, 0, cores.rows, axes.rows, "tile_first_row")
-    right = _Side("right", cores.right, left_size, cores.columns, axes.columns, "tile_first_column")
+    right = _Side(
+        "right",
+        cores.right,
+        left_size,
+        cores.columns,
+        axes.columns,
+        "tile_first_column",
+        cores.neighbours,
+    )
     sides = [left, right]
     if cores.split:
         right = replace(right, start=2 * left_size)
@@ -99,10 +111,14 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
     strides: dict[Atom, str] = {run_stride(i): f"{runs}[{i}]" for i in range(len(view.runs))}
     scope = replace(host, symbols={**host.symbols, **strides})
     pointer = scope.buffer(view.buffer)
-    is_line_major = view.major is Major.LINE
+    is_exchanged = side.neighbours > PAIR
+    sizes, tile_strides, box = (_exchanged_tiles if is_exchanged else _tiles)(side, depth)
     # A matrix may be the same for all batches; then there is one, and any stride will do.
     is_shared = view.batch_stride == ZERO
-    lines, outer_stride = scope.text(side.lines), scope.text(view.outer_stride)
+    if not is_exchanged:
+        sizes = (*sizes, Integer.of(1) if is_shared else batches)
+        tile_strides = (*tile_strides, view.outer_stride if is_shared else view.batch_stride)
+        box = (*box, 1)
     return OperandText(
         side.name,
         "Tf32" if view.buffer.dtype is DType.FLOAT32 else storage_type(view.buffer.dtype),
@@ -110,20 +126,43 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
         side.tile_lines,
         side.first_line,
         pointer if view.base == ZERO else f"{pointer} + {scope.factor(view.base)}",
-        (
-            *((lines, "depths") if is_line_major else ("depths", lines)),
-            "1" if is_shared else scope.text(batches),
-        ),
-        (outer_stride, outer_stride if is_shared else scope.text(view.batch_stride)),
-        (
-            SWIZZLE_BYTES // view.buffer.dtype.itemsize,
-            depth if is_line_major else side.tile_lines,
-            1,
-        ),
-        "0" if is_shared else "static_cast<int>(batch_index)",
-        is_line_major,
+        tuple("depths" if size is None else scope.text(size) for size in sizes),
+        tuple(scope.text(stride) for stride in tile_strides),
+        box,
+        "0" if is_shared else "batch_index",
+        view.major is Major.LINE,
+        LANES * side.neighbours if is_exchanged else 0,
         _runs(runs, view, scope) if view.runs else None,
         (f"{scope.text(view.inner_stride)} == 1",) if view.runs else (),
+    )
+
+
+# Sizes, of which None is the depth, strides but for the innermost, and sides of a box.
+_Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int, ...]]
+
+
+def _tiles(side: _Side, depth: int) -> _Tiles:
+    """A matrix in its two dims."""
+    view = side.view
+    chunk = SWIZZLE_BYTES // view.buffer.dtype.itemsize
+    if view.major is Major.LINE:
+        return (side.lines, None), (view.outer_stride,), (chunk, depth)
+    return (None, side.lines), (view.outer_stride,), (chunk, side.tile_lines)
+
+
+def _exchanged_tiles(side: _Side, depth: int) -> _Tiles:
+    """A matrix whose lines come to shared memory in another order than they have.
+
+    In every 8 columns of the accumulators, each of 4 lanes holds a pair. So that these make n
+    neighbours over n / 2 such blocks, line 2 j + e of lane q's n comes as number 8 j + 2 q + e: a
+    box over dims of e, q, j, in this order, and of what is left of the lines.
+    """
+    line, n = side.view.line_stride, side.neighbours
+    run = LANES * n
+    return (
+        (None, Integer.of(PAIR), Integer.of(LANES), Integer.of(n // PAIR), side.lines // run),
+        (line, line * n, line * PAIR, line * run),
+        (depth, PAIR, LANES, n // PAIR, side.tile_lines // run),
     )
 
 

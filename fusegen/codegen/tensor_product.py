@@ -22,18 +22,12 @@ from fusegen.plan.kernels import (
     ProductPlan,
     TensorCores,
 )
-from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR
-
-# Four lanes share a block of columns of the accumulators, each with a pair of neighbours (PTX ISA,
-# register fragments of wgmma).
-LANES = 4
-# The element of a pair at hand, in the accumulators' order.
-ELEMENT = "accumulators[block * 4 + half * 2 + element]"
+from fusegen.plan.tensor_cores import LANES, PAIR
 
 
 @dataclass(frozen=True)
 class ElementLoopText:
-    """An elementwise epilogue: statements around and inside the loop over a pair of columns."""
+    """An elementwise epilogue: statements around and inside the loop over neighbouring columns."""
 
     before: tuple[str, ...]
     body: tuple[str, ...]
@@ -60,8 +54,10 @@ class TensorProductText:
     `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells that
     the number of steps along K is not known when the kernel is compiled.
 
-    An epilogue over rows works on `width` columns at a time, of which the last may not be all there
-    if it is `ragged`; `extra_slots` are the row program's slots beside the accumulators themselves.
+    A thread holds `neighbours` neighbouring columns at a time. An epilogue over rows works on
+    `width` columns at a time, which `lanes` neighbouring threads share and of which the last may
+    not be all there if it is `ragged`; `extra_slots` are the row program's slots beside the
+    accumulators themselves.
     """
 
     kernel: str
@@ -79,7 +75,9 @@ class TensorProductText:
     split: SplitText | None
     elements: ElementLoopText | None
     program: ProgramText | None
+    neighbours: int
     width: int
+    lanes: int
     is_partial: bool
     ragged: bool
     extra_slots: tuple[RegisterArray, ...]
@@ -105,13 +103,13 @@ def tensor_product_text(
     width = cores.columns
     extra: tuple[RegisterArray, ...] = ()
     if isinstance(epilogue, ElementEpilogue):
-        elements = _element_loop(plan, epilogue, scope)
+        elements = _element_loop(plan, epilogue, scope, cores.neighbours)
     else:
         extra = tuple(
             RegisterArray(scope.names.fresh(f"kept_{slot}"), compute_type(dtype))
             for slot, dtype in enumerate(epilogue.program.slots[1:], start=1)
         )
-        program = _program(epilogue, scope, extra)
+        program = _program(epilogue, scope, extra, cores.neighbours)
         width = epilogue.width
     operands = operand_texts(plan, cores, host)
     return TensorProductText(
@@ -130,7 +128,9 @@ def tensor_product_text(
         split_text(plan, cores.split, cores.depth, host) if cores.split else None,
         elements,
         program,
+        cores.neighbours,
         width,
+        _lanes(width, cores.neighbours),
         isinstance(epilogue, PartialEpilogue),
         plan.axes.columns % width != ZERO,
         extra,
@@ -144,16 +144,19 @@ def _conditions(
     buffers = (*scope.loads, *scope.stores)
     if not cores.split:
         operands = (cores.left.buffer, cores.right.buffer)
-        return (*packed, *aligned(host, dict.fromkeys((*operands, *buffers)), PAIR))
+        return (*packed, *aligned(host, dict.fromkeys((*operands, *buffers)), cores.neighbours))
     axes = plan.axes
     sizes = map(host.text, (axes.batches, axes.rows, axes.columns, axes.depths))
-    return (f"split_pays({', '.join(sizes)})", *packed, *aligned(host, buffers, PAIR))
+    return (f"split_pays({', '.join(sizes)})", *packed, *aligned(host, buffers, cores.neighbours))
 
 
-def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) -> ElementLoopText:
-    loop = VectorLoop(scope, plan.axes.column, "first_column", PAIR, (plan.axes.columns,))
+def _element_loop(
+    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, neighbours: int
+) -> ElementLoopText:
+    loop = VectorLoop(scope, plan.axes.column, "first_column", neighbours, (plan.axes.columns,))
     values = tuple(store.value for store in epilogue.stores)
-    known: dict[Expression, str] = {e: ELEMENT for e in walk(values) if isinstance(e, Accumulator)}
+    element = _accumulator("block", neighbours)
+    known: dict[Expression, str] = {e: element for e in walk(values) if isinstance(e, Accumulator)}
     statements = Statements(scope.names, loop.scope.symbols, loop.load, scalar_load(scope), known)
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
@@ -162,19 +165,38 @@ def _element_loop(plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope) ->
 
 
 def _program(
-    epilogue: GroupEpilogue | PartialEpilogue, scope: Scope, extra: tuple[RegisterArray, ...]
+    epilogue: GroupEpilogue | PartialEpilogue,
+    scope: Scope,
+    extra: tuple[RegisterArray, ...],
+    neighbours: int,
 ) -> ProgramText:
-    blocks = epilogue.width // BLOCK_COLUMNS
+    lanes = _lanes(epilogue.width, neighbours)
+    blocks = epilogue.width // (lanes * neighbours)
 
     def element(slot: int) -> str:
         if slot:
-            return f"{extra[slot - 1].name}[block * 2 + element]"
-        return f"accumulators[(group * {blocks} + block) * 4 + half * 2 + element]"
+            return f"{extra[slot - 1].name}[block * {neighbours} + element]"
+        return _accumulator(f"(group * {blocks} + block)" if blocks > 1 else "group", neighbours)
 
     return program_text(
         epilogue.program,
         scope,
-        vector=PAIR,
+        vector=neighbours,
         slots=RegisterSlots(element),
-        merge=f"reduce_lanes<{LANES}>({{}})",
+        merge=f"reduce_lanes<{lanes}>({{}})",
     )
+
+
+def _accumulator(block: str, neighbours: int) -> str:
+    """Where a thread's sum for the `element` of a block of four lanes' columns stands: pair by
+    pair, each for two rows, of which `half` tells the one at hand (PTX ISA, register fragments of
+    wgmma)."""
+    if neighbours == PAIR:
+        return f"accumulators[{block} * 4 + half * 2 + element]"
+    first = f"{block} * {2 * neighbours}"
+    return f"accumulators[{first} + element / 2 * 4 + half * 2 + element % 2]"
+
+
+def _lanes(width: int, neighbours: int) -> int:
+    """How many threads share a row's `width` columns."""
+    return min(LANES, width // neighbours)

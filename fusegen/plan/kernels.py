@@ -329,12 +329,17 @@ class Split:
 class TensorCores:
     """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
     `depth` of K a step, with `stages` steps of operands in flight. With `split` the operands are
-    float16 parts of those of the product."""
+    float16 parts of those of the product.
+
+    Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time. wgmma
+    leaves it 2; for more, the right operand's lines are exchanged within its tile.
+    """
 
     rows: int
     columns: int
     depth: int
     stages: int
+    neighbours: int
     left: MatrixView
     right: MatrixView
     split: Split | None = None

@@ -76,7 +76,9 @@ def split_product(
         taken,
     )
     split = Split(left_split, right_split, PROMOTION, flags)
-    return TensorCores(ROWS, COLUMNS, DEPTH, STAGES, _view(left_split), _view(right_split), split)
+    return TensorCores(
+        ROWS, COLUMNS, DEPTH, STAGES, PAIR, _view(left_split), _view(right_split), split
+    )
 
 
 def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -> Cost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels import (
     ElementEpilogue,
@@ -14,7 +15,7 @@ from fusegen.plan.kernels import (
     ProductAxes,
     TensorCores,
 )
-from fusegen.plan.matrix_views import Major, matrix_view
+from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
 from fusegen.plan.precision import Precision
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
@@ -26,10 +27,13 @@ WIDE, NARROW = 256, 128
 # As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
 # with narrow ones.
 STAGES = {WIDE: 4, NARROW: 6}
-# The result's columns lie in the accumulators in blocks of 8, two neighbours a thread, which it
-# stores with one access: a result with an odd number of columns has none.
+# The result's columns lie in the accumulators in blocks of 8, of which each of 4 lanes holds two
+# neighbours, stored with one access: a result with an odd number of columns has none.
 BLOCK_COLUMNS = 8
+LANES = 4
 PAIR = 2
+# A thread's widest access.
+ACCESS_BYTES = 16
 
 
 # Without warpgroup products: eight warps with 32 x 32 of the result each.
@@ -68,7 +72,8 @@ def tensor_cores(
     if width is not None and columns % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
-    return TensorCores(ROWS, columns, depth, STAGES[columns], left_view, right_view)
+    neighbours = _neighbours(right_view, axes.columns)
+    return TensorCores(ROWS, columns, depth, STAGES[columns], neighbours, left_view, right_view)
 
 
 def narrow_form(
@@ -113,3 +118,16 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
         if isinstance(epilogue, PartialEpilogue) and epilogue.width != MMA_COLUMNS:
             return None
     return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, left_view, right_view)
+
+
+def _neighbours(right: MatrixView, columns: Integer) -> int:
+    """How many neighbouring columns a thread holds: as many as one access takes, where the copy can
+    exchange the right operand's lines, of which there must be whole exchanges. The two dimensions
+    that this takes are not left beside batches."""
+    most = ACCESS_BYTES // right.buffer.dtype.itemsize
+    can_exchange = (
+        right.major is Major.DEPTH
+        and right.batch_stride == ZERO
+        and columns % (LANES * most) == ZERO
+    )
+    return most if can_exchange else PAIR

@@ -83,7 +83,7 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         raise NotApplicable(f"groups of {width} columns do not fit into a tile")
     tile_columns = TILE.columns if width <= TILE.columns else WIDE_COLUMNS
     tile = replace(TILE, columns=tile_columns, used_columns=tile_columns // width * width)
-    domain = Domain.of(groups, Integer.of(width))
+    domain = _groups_of_lines(product_of(node.shape[:-1]), columns // width, width)
     position = domain.row * width + domain.column
     evaluator = _evaluator(group, context, node, position, domain)
     elements, rows = stores_of(group, context, evaluator)
@@ -99,6 +99,16 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         "need no memory traffic and the product is not stored"
     )
     return (_plan(group, context, node, tile, epilogue, work, why),)
+
+
+def _groups_of_lines(lines: Integer, groups: int, width: int) -> Domain:
+    """Rows that are groups of `width` columns, `groups` of them in each line of the product.
+
+    A group's number is told by its line and its place there, so that what depends on the columns
+    alone can be seen to be the same for all lines.
+    """
+    row = Integer.symbol("line", lines) * groups + Integer.symbol("line_group", groups)
+    return Domain(row, Integer.symbol("column", width), lines * groups, Integer.of(width))
 
 
 def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:

@@ -8,19 +8,20 @@ namespace fusegen {
 // Tiles in bands of rows, column by column within a band: those in flight at the same time then
 // share rows of the left operand and columns of the right one in the L2 cache.
 struct TileOrder {
-    static constexpr int64_t band_rows = 8;
+    static constexpr int band_rows = 8;
+    // The most tiles a product may have. Numbers of 32 bits divide several times faster.
+    static constexpr int64_t limit = 1 << 30;
 
-    int64_t rows;     // of tiles in a matrix
-    int64_t columns;  // of tiles in a matrix
+    int rows;     // of tiles in a matrix
+    int columns;  // of tiles in a matrix
 
     // Where the tile of this number stands.
-    __device__ __forceinline__ void find(int64_t tile, int64_t& batch, int64_t& row,
-                                         int64_t& column) const {
+    __device__ __forceinline__ void find(int tile, int& batch, int& row, int& column) const {
         batch = tile / (rows * columns);
-        const int64_t in_matrix = tile % (rows * columns);
-        const int64_t first_row = in_matrix / (band_rows * columns) * band_rows;
-        const int64_t height = rows - first_row < band_rows ? rows - first_row : band_rows;
-        const int64_t in_band = in_matrix - first_row * columns;
+        const int in_matrix = tile % (rows * columns);
+        const int first_row = in_matrix / (band_rows * columns) * band_rows;
+        const int height = rows - first_row < band_rows ? rows - first_row : band_rows;
+        const int in_band = in_matrix - first_row * columns;
         row = first_row + in_band % height;
         column = in_band / height;
     }

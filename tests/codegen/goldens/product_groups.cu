@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(256) linear_group_norm_kernel(
             const int64_t product_row = tile_first_row + tile_row;
             const int64_t product_column = tile_first_column + group * 16;
             const bool is_active = product_row < rows && product_column < columns;
-            const int64_t row = is_active
-                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t line = is_active ? batch_index * rows + product_row : 0;
+            const int64_t line_group = is_active ? product_column / 16 : 0;
             const int64_t row_end = is_active ? 16 : 0;
             // Phase 1 of 3.
             auto total_state = Sum<float>::identity();
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(256) linear_group_norm_kernel(
                     + first_column);
                 const auto norm_weight_vector =
                     load_vector<float, vector>(norm_weight + (packed
-                        ? (row % 5) * 16 + first_column
-                        : norm_weight_strides((row % 5) * 16 + first_column)));
+                        ? first_column + line_group * 16
+                        : norm_weight_strides(first_column + line_group * 16)));
                 Vector<float, vector> y_vector;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(256) linear_group_norm_kernel(
                     const float mul_2 = mul * norm_weight_value;
                     y_vector[element] = mul_2;
                 }
-                store_vector(y + first_column + row * 16, y_vector);
+                store_vector(y + first_column + line * 80 + line_group * 16, y_vector);
             }
         }
 
@@ -219,8 +219,8 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
             const int64_t product_row = tile_first_row + tile_row;
             const int64_t product_column = tile_first_column + group * 16;
             const bool is_active = product_row < rows && product_column < columns;
-            const int64_t row = is_active
-                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t line = is_active ? batch_index * rows + product_row : 0;
+            const int64_t line_group = is_active ? product_column / 16 : 0;
             const int64_t row_end = is_active ? 16 : 0;
             // Phase 1 of 3.
             auto total_state = Sum<float>::identity();
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
                 const auto kept_matmul_3 = load_vector<float, vector>(tile + tile_row * 33 + group * 16
                     + first_column);
                 const auto norm_weight_vector =
-                    load_vector<float, vector>(norm_weight + (row % 5) * 16 + first_column);
+                    load_vector<float, vector>(norm_weight + first_column + line_group * 16);
                 Vector<float, vector> y_vector;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
                     const float mul_2 = mul * norm_weight_value;
                     y_vector[element] = mul_2;
                 }
-                store_vector(y + first_column + row * 16, y_vector);
+                store_vector(y + first_column + line * 80 + line_group * 16, y_vector);
             }
         }
 

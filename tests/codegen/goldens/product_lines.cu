@@ -118,9 +118,10 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
     const int64_t rows = 256;
     const int64_t columns = 256;
     const int64_t depths = batch;
-    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
-    const int64_t tiles = 1 * order.rows * order.columns;
-    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(float16, ring);
@@ -138,11 +139,11 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
     unsigned phase = 0;
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
-            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
-            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
             for (int step = 0; step < steps; ++step) {
                 float16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
@@ -163,13 +164,13 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
         }
     } else {
         increase_registers<232>();
-        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
-            order.find(tile, batch_index, row_tile, column_tile);
-            const int64_t tile_first_row = row_tile * tile_rows;
-            const int64_t tile_first_column = column_tile * tile_columns;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2] = {};
             int previous = 0;
             int step = 0;
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -251,9 +252,10 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
     const int64_t rows = 256;
     const int64_t columns = 256;
     const int64_t depths = batch;
-    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
-    const int64_t tiles = 1 * order.rows * order.columns;
-    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(float16, ring);
@@ -271,11 +273,11 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
     unsigned phase = 0;
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
-            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
-            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
             for (int step = 0; step < steps; ++step) {
                 float16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
@@ -296,13 +298,13 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
         }
     } else {
         increase_registers<232>();
-        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
-            order.find(tile, batch_index, row_tile, column_tile);
-            const int64_t tile_first_row = row_tile * tile_rows;
-            const int64_t tile_first_column = column_tile * tile_columns;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2] = {};
             int previous = 0;
             int step = 0;
@@ -337,7 +339,7 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -442,7 +444,8 @@ FUSEGEN_EXPORT int launch_matmul(
         TensorMap right_map;
         int64_t right_run[2];
         const int64_t depths = batch;
-        if (has_wgmma() && columns % 2 == 0 &&
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
+        if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
             is_aligned(dy, 4) && is_aligned(x, 4) && is_aligned(y, 4) &&
             merge_dims(dy_strides, {batch, 256}, {1, 2}, left_run) &&
             left_run[1] == 1 &&
@@ -454,7 +457,6 @@ FUSEGEN_EXPORT int launch_matmul(
             encode_tensor_map<float16>(&right_map, TensorTiles<3>{
                 x, { 256, depths, 1 }, { right_run[0], right_run[0] },
                 { 64, 64, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
-            const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
             const int64_t processors = processor_count();
             constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
             FUSEGEN_LAUNCH(matmul_narrow_tensor_kernel, grid_of(tensor_tiles < processors
@@ -471,7 +473,8 @@ FUSEGEN_EXPORT int launch_matmul(
     TensorMap right_map;
     int64_t right_run[2];
     const int64_t depths = batch;
-    if (has_wgmma() && columns % 2 == 0 &&
+    const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
+    if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
         is_aligned(dy, 4) && is_aligned(x, 4) && is_aligned(y, 4) &&
         merge_dims(dy_strides, {batch, 256}, {1, 2}, left_run) &&
         left_run[1] == 1 &&
@@ -483,7 +486,6 @@ FUSEGEN_EXPORT int launch_matmul(
         encode_tensor_map<float16>(&right_map, TensorTiles<3>{
             x, { 256, depths, 1 }, { right_run[0], right_run[0] },
             { 64, 64, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
-        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
         FUSEGEN_LAUNCH(matmul_tensor_kernel, grid_of(tensor_tiles < processors

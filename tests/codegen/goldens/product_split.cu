@@ -245,9 +245,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     const int64_t rows = batch;
     const int64_t columns = 4096;
     const int64_t depths = 1024;
-    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
-    const int64_t tiles = 1 * order.rows * order.columns;
-    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(float16, ring);
@@ -265,11 +266,11 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     unsigned phase = 0;
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
-            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
-            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
             for (int step = 0; step < steps; ++step) {
                 float16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
@@ -288,13 +289,13 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
         }
     } else {
         increase_registers<232>();
-        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
-            order.find(tile, batch_index, row_tile, column_tile);
-            const int64_t tile_first_row = row_tile * tile_rows;
-            const int64_t tile_first_column = column_tile * tile_columns;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2] = {};
             float small[tile_columns / 2];
             for (int step = 0; step < steps;) {
@@ -353,7 +354,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             bool is_lost = false;
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -381,7 +382,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + lane * 2;
+                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -465,7 +466,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
     TensorMap right_map;
     TensorMap right_low_map;
     const int64_t depths = 1024;
-    if (has_wgmma() && columns % 2 == 0 &&
+    const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 128);
+    if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
         split_pays(1, batch, 4096, 1024) && is_aligned(y, 8) && is_aligned(matmul_left_parts, 4) &&
         is_aligned(matmul_left_scales, 8) && is_aligned(matmul_right_parts, 4) &&
         is_aligned(matmul_right_scales, 8) && is_aligned(matmul_flags, 2) &&
@@ -481,7 +483,6 @@ FUSEGEN_EXPORT int launch_linear_gelu(
         encode_tensor_map<float16>(&right_low_map, TensorTiles<3>{
             matmul_right_parts + 4194304, { depths, 4096, 1 }, { 1024, 1024 },
             { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
-        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 128);
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
         {

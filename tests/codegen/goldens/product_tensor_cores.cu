@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_kernel(
             const int64_t product_row = tile_first_row + tile_row;
             const int64_t product_column = tile_first_column + group * 16;
             const bool is_active = product_row < rows && product_column < columns;
-            const int64_t row = is_active
-                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t line = is_active ? batch_index * rows + product_row : 0;
+            const int64_t line_group = is_active ? product_column / 16 : 0;
             const int64_t row_end = is_active ? 16 : 0;
             // Phase 1 of 3.
             auto total_state = Sum<float>::identity();
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_kernel(
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);
                 }
-                store_vector(y + first_column + row * 16, y_vector);
+                store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
             }
         }
 
@@ -219,8 +219,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
             const int64_t product_row = tile_first_row + tile_row;
             const int64_t product_column = tile_first_column + group * 16;
             const bool is_active = product_row < rows && product_column < columns;
-            const int64_t row = is_active
-                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t line = is_active ? batch_index * rows + product_row : 0;
+            const int64_t line_group = is_active ? product_column / 16 : 0;
             const int64_t row_end = is_active ? 16 : 0;
             // Phase 1 of 3.
             auto total_state = Sum<float>::identity();
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);
                 }
-                store_vector(y + first_column + row * 16, y_vector);
+                store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
             }
         }
 
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
     bfloat16* __restrict__ y,
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
-    constexpr int vector = 2;
+    constexpr int vector = 8;
     constexpr int stages = 10;
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 32;
@@ -310,9 +310,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
     const int64_t rows = batch;
     const int64_t columns = 256;
     const int64_t depths = 96;
-    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
-    const int64_t tiles = 1 * order.rows * order.columns;
-    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(bfloat16, ring);
@@ -330,32 +331,33 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
     unsigned phase = 0;
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
-            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
-            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
             for (int step = 0; step < steps; ++step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
                 mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
                 tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
                             step * tile_depth, tile_first_row, 0);
-                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
-                            step * tile_depth, tile_first_column, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 32);
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
         }
     } else {
         increase_registers<232>();
-        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
-            order.find(tile, batch_index, row_tile, column_tile);
-            const int64_t tile_first_row = row_tile * tile_rows;
-            const int64_t tile_first_column = column_tile * tile_columns;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -391,54 +393,55 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                 phase ^= stage == 0;
             }
             wgmma_wait<0>(accumulators);
+            const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
-            for (int group = 0; group < 2; ++group) {
-                const int64_t product_column = tile_first_column + group * 16;
+            for (int group = 0; group < 1; ++group) {
+                const int64_t product_column = tile_first_column + (group * 2 + thread % 4 / 2) * 16;
+                const int64_t line_group = product_column < columns ? product_column / 16 : 0;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
                     const bool is_active = product_row < rows && product_column < columns;
-                    const int64_t row = is_active
-                        ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+                    const int64_t line = product_row < rows ? batch_index * rows + product_row : 0;
                     // Phase 1 of 3.
                     auto total_state = Sum<float>::identity();
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float gelu = fusegen::gelu_none(accumulators[(group * 2 + block) * 4
-                                + half * 2 + element]);
+                            const float gelu = fusegen::gelu_none(accumulators[group * 16 + element / 2 * 4
+                                + half * 2 + element % 2]);
                             const float to = fusegen::cast<float>(gelu);
                             total_state.push(to, column);
-                            accumulators[(group * 2 + block) * 4 + half * 2 + element] = to;
+                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
                         }
                     }
-                    total_state = reduce_lanes<4>(total_state);
+                    total_state = reduce_lanes<2>(total_state);
                     const float total = convert<float>(total_state.result());
                     // Phase 2 of 3.
                     const float mean = total / 16.0f;
                     auto rest_state = Sum<float>::identity();
                     auto squared_deviations_state = Sum<float>::identity();
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float deviation = accumulators[(group * 2 + block) * 4 + half * 2
-                                + element] - mean;
+                            const float deviation = accumulators[group * 16 + element / 2 * 4 + half * 2
+                                + element % 2] - mean;
                             rest_state.push(deviation, column);
                             const float squared = deviation * deviation;
                             squared_deviations_state.push(squared, column);
                         }
                     }
-                    rest_state = reduce_lanes<4>(rest_state);
+                    rest_state = reduce_lanes<2>(rest_state);
                     const float rest = convert<float>(rest_state.result());
-                    squared_deviations_state = reduce_lanes<4>(squared_deviations_state);
+                    squared_deviations_state = reduce_lanes<2>(squared_deviations_state);
                     const float squared_deviations = convert<float>(squared_deviations_state.result());
                     // Phase 3 of 3.
                     const float rest_2 = rest / 16.0f;
@@ -447,19 +450,19 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                     const float add = div + 1e-05f;
                     const float rsqrt = fusegen::rsqrt(add);
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
                         Vector<bfloat16, vector> y_vector;
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
-                            const float sub = accumulators[(group * 2 + block) * 4 + half * 2
-                                + element] - centre;
+                            const float sub = accumulators[group * 16 + element / 2 * 4 + half * 2
+                                + element % 2] - centre;
                             const float mul = sub * rsqrt;
                             const float narrow_type = mul;
                             y_vector[element] = convert<bfloat16>(narrow_type);
                         }
                         if (is_active) {
-                            store_vector(y + first_column + row * 16, y_vector);
+                            store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
                         }
                     }
                 }
@@ -482,7 +485,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     bfloat16* __restrict__ y,
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
-    constexpr int vector = 2;
+    constexpr int vector = 8;
     constexpr int stages = 4;
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 256;
@@ -493,9 +496,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     const int64_t rows = batch;
     const int64_t columns = 256;
     const int64_t depths = 96;
-    const TileOrder order{(rows + tile_rows - 1) / tile_rows, (columns + tile_columns - 1) / tile_columns};
-    const int64_t tiles = 1 * order.rows * order.columns;
-    const int64_t steps = (depths + tile_depth - 1) / tile_depth;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(bfloat16, ring);
@@ -513,32 +517,33 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     unsigned phase = 0;
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int64_t tile = thread == 0 ? blockIdx.x : tiles; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
-            const int tile_first_row = static_cast<int>(row_tile) * tile_rows;
-            const int tile_first_column = static_cast<int>(column_tile) * tile_columns;
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
             for (int step = 0; step < steps; ++step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
                 mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
                 tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
                             step * tile_depth, tile_first_row, 0);
-                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
-                            step * tile_depth, tile_first_column, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 32);
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
         }
     } else {
         increase_registers<232>();
-        const int lane = thread % 4;  // four neighbouring lanes share two rows of the accumulators
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int64_t batch_index, row_tile, column_tile;
-            order.find(tile, batch_index, row_tile, column_tile);
-            const int64_t tile_first_row = row_tile * tile_rows;
-            const int64_t tile_first_column = column_tile * tile_columns;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -574,54 +579,55 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                 phase ^= stage == 0;
             }
             wgmma_wait<0>(accumulators);
+            const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
-            for (int group = 0; group < 16; ++group) {
-                const int64_t product_column = tile_first_column + group * 16;
+            for (int group = 0; group < 8; ++group) {
+                const int64_t product_column = tile_first_column + (group * 2 + thread % 4 / 2) * 16;
+                const int64_t line_group = product_column < columns ? product_column / 16 : 0;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
                     const bool is_active = product_row < rows && product_column < columns;
-                    const int64_t row = is_active
-                        ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+                    const int64_t line = product_row < rows ? batch_index * rows + product_row : 0;
                     // Phase 1 of 3.
                     auto total_state = Sum<float>::identity();
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float gelu = fusegen::gelu_none(accumulators[(group * 2 + block) * 4
-                                + half * 2 + element]);
+                            const float gelu = fusegen::gelu_none(accumulators[group * 16 + element / 2 * 4
+                                + half * 2 + element % 2]);
                             const float to = fusegen::cast<float>(gelu);
                             total_state.push(to, column);
-                            accumulators[(group * 2 + block) * 4 + half * 2 + element] = to;
+                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
                         }
                     }
-                    total_state = reduce_lanes<4>(total_state);
+                    total_state = reduce_lanes<2>(total_state);
                     const float total = convert<float>(total_state.result());
                     // Phase 2 of 3.
                     const float mean = total / 16.0f;
                     auto rest_state = Sum<float>::identity();
                     auto squared_deviations_state = Sum<float>::identity();
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float deviation = accumulators[(group * 2 + block) * 4 + half * 2
-                                + element] - mean;
+                            const float deviation = accumulators[group * 16 + element / 2 * 4 + half * 2
+                                + element % 2] - mean;
                             rest_state.push(deviation, column);
                             const float squared = deviation * deviation;
                             squared_deviations_state.push(squared, column);
                         }
                     }
-                    rest_state = reduce_lanes<4>(rest_state);
+                    rest_state = reduce_lanes<2>(rest_state);
                     const float rest = convert<float>(rest_state.result());
-                    squared_deviations_state = reduce_lanes<4>(squared_deviations_state);
+                    squared_deviations_state = reduce_lanes<2>(squared_deviations_state);
                     const float squared_deviations = convert<float>(squared_deviations_state.result());
                     // Phase 3 of 3.
                     const float rest_2 = rest / 16.0f;
@@ -630,19 +636,19 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                     const float add = div + 1e-05f;
                     const float rsqrt = fusegen::rsqrt(add);
 #pragma unroll
-                    for (int block = 0; block < 2; ++block) {
-                        const int64_t first_column = block * 8 + lane * 2;
+                    for (int block = 0; block < 1; ++block) {
+                        const int64_t first_column = block * 16 + lane * 8;
                         Vector<bfloat16, vector> y_vector;
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
-                            const float sub = accumulators[(group * 2 + block) * 4 + half * 2
-                                + element] - centre;
+                            const float sub = accumulators[group * 16 + element / 2 * 4 + half * 2
+                                + element % 2] - centre;
                             const float mul = sub * rsqrt;
                             const float narrow_type = mul;
                             y_vector[element] = convert<bfloat16>(narrow_type);
                         }
                         if (is_active) {
-                            store_vector(y + first_column + row * 16, y_vector);
+                            store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
                         }
                     }
                 }
@@ -703,8 +709,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
             const int64_t product_row = tile_first_row + tile_row;
             const int64_t product_column = tile_first_column + group * 16;
             const bool is_active = product_row < rows && product_column < columns;
-            const int64_t row = is_active
-                ? ((batch_index * rows + product_row) * columns + product_column) / 16 : 0;
+            const int64_t line = is_active ? batch_index * rows + product_row : 0;
+            const int64_t line_group = is_active ? product_column / 16 : 0;
             const int64_t row_end = is_active ? 16 : 0;
             // Phase 1 of 3.
             auto total_state = Sum<float>::identity();
@@ -764,7 +770,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);
                 }
-                store_vector(y + first_column + row * 16, y_vector);
+                store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
             }
         }
 
@@ -801,8 +807,9 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         TensorMap right_map;
         int64_t right_run[2];
         const int64_t depths = 96;
-        if (has_wgmma() && columns % 2 == 0 &&
-            is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
+        if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
+            is_aligned(x, 16) && is_aligned(fc_weight, 16) && is_aligned(y, 16) &&
             merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
             left_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
@@ -810,10 +817,10 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
                 { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
             merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
             right_run[1] == 1 &&
-            encode_tensor_map<bfloat16>(&right_map, TensorTiles<3>{
-                fc_weight, { depths, 256, 1 }, { right_run[0], right_run[0] },
-                { 64, 32, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
-            const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
+            encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
+                fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
+                    * 2, right_run[0] * 32 },
+                { 64, 2, 4, 4, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
             const int64_t processors = processor_count();
             constexpr std::size_t ring_bytes = 102400 * sizeof(bfloat16);
             FUSEGEN_LAUNCH(linear_gelu_group_norm_narrow_tensor_kernel, grid_of(tensor_tiles < processors
@@ -856,8 +863,9 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     TensorMap right_map;
     int64_t right_run[2];
     const int64_t depths = 96;
-    if (has_wgmma() && columns % 2 == 0 &&
-        is_aligned(x, 4) && is_aligned(fc_weight, 4) && is_aligned(y, 4) &&
+    const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
+    if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
+        is_aligned(x, 16) && is_aligned(fc_weight, 16) && is_aligned(y, 16) &&
         merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
         left_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
@@ -865,10 +873,10 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
         merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
         right_run[1] == 1 &&
-        encode_tensor_map<bfloat16>(&right_map, TensorTiles<3>{
-            fc_weight, { depths, 256, 1 }, { right_run[0], right_run[0] },
-            { 64, 256, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
-        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
+        encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
+            fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
+                * 2, right_run[0] * 32 },
+            { 64, 2, 4, 4, 8 }, Swizzle::bytes_128}) == TensorMapError::none) {
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
         FUSEGEN_LAUNCH(linear_gelu_group_norm_tensor_kernel, grid_of(tensor_tiles < processors

@@ -1,0 +1,60 @@
+"""Epilogues of products on the tensor cores, by how many neighbouring columns a thread holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fusegen.ir.graph import Graph, Node
+from fusegen.plan.kernels import ProductPlan
+from tests.emulated import apply, build, graph, planned
+from tests.kernels.families import add, gelu, group_norm
+from tests.kernels.test_operand_layouts import check, half, matmul, normal, transposed
+
+DEPTH = 40
+
+
+def linear(columns: int, epilogue: Callable[[Node, Node], Node]) -> Graph:
+    """`epilogue` of x @ w.T and of a value for each of its columns."""
+    x, w, b = half("x", "m", DEPTH), half("w", columns, DEPTH), half("b", columns)
+    return graph([x, w, b], epilogue(matmul(x, transposed(w)), b))
+
+
+def check_linear(one: Graph, columns: int, neighbours: int) -> None:
+    """The plan's choice, and the results of a full tile and a part of one."""
+    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
+    assert cores is not None and cores.neighbours == neighbours
+    (kernels,) = build([one], check=True)
+    tensors = [normal(133, DEPTH), normal(columns, DEPTH), normal(columns)]
+    check(kernels, one, tensors, on_tensor_cores=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "groups", "neighbours"),
+    [(64, 8, 8), (64, 4, 8), (288, 9, 8), (128, 2, 8), (256, 2, 8), (48, 3, 2), (40, 5, 2)],
+)
+def test_statistics_over_groups(columns: int, groups: int, neighbours: int) -> None:
+    one = linear(columns, lambda product, b: group_norm(groups)(add(product, b)))
+    check_linear(one, columns, neighbours)
+
+
+@pytest.mark.parametrize(("columns", "neighbours"), [(64, 8), (160, 8), (264, 2)])
+def test_states_of_rows(columns: int, neighbours: int) -> None:
+    """160 columns are two parts of 64 and half a part."""
+    one = linear(columns, lambda product, b: apply("logsumexp", add(product, b), dim=1))
+    check_linear(one, columns, neighbours)
+
+
+@pytest.mark.parametrize(("columns", "neighbours"), [(32, 8), (96, 8), (288, 8), (264, 2), (6, 2)])
+def test_elements(columns: int, neighbours: int) -> None:
+    check_linear(linear(columns, lambda product, b: gelu(add(product, b))), columns, neighbours)
+
+
+def test_batches_of_right_operands_leave_no_dims_to_exchange_lines_by() -> None:
+    x, w = half("x", 2, "m", DEPTH), half("w", 2, 64, DEPTH)
+    one = graph([x, w], matmul(x, transposed(w)))
+    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
+    assert cores is not None and cores.neighbours == 2
+    (kernels,) = build([one], check=True)
+    check(kernels, one, [normal(2, 37, DEPTH), normal(2, 64, DEPTH)], on_tensor_cores=True)
