@@ -27,7 +27,7 @@ def check_linear(one: Graph, columns: int, neighbours: int) -> None:
     assert cores is not None and cores.neighbours == neighbours
     (kernels,) = build([one], check=True)
     tensors = [normal(133, DEPTH), normal(columns, DEPTH), normal(columns)]
-    check(kernels, one, tensors, on_tensor_cores=True)
+    check(kernels, one, tensors, form="tensor_kernel")
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_batches_of_right_operands_leave_no_dims_to_exchange_lines_by() -> None:
     (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
     assert cores is not None and cores.neighbours == 2
     (kernels,) = build([one], check=True)
-    check(kernels, one, [normal(2, 37, DEPTH), normal(2, 64, DEPTH)], on_tensor_cores=True)
+    check(kernels, one, [normal(2, 37, DEPTH), normal(2, 64, DEPTH)], form="tensor_kernel")
