@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
     const int row_in_block = threadIdx.x / lanes;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * (8); first_row < rows; first_row += blocks * (8)) {
+    for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
         // Threads beyond the last row stand on it without columns: all take part in exchanges.
         const int64_t own_row = first_row + row_in_block;
         const bool is_active = own_row < rows;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
     int turn = 0;  // which of two arrays the next exchange between warps uses
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * (1); first_row < rows; first_row += blocks * (1)) {
+    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = columns;
         Vector<float, vector> cache_0_2[steps];  // what one phase keeps for the next
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
     const int64_t block = blockIdx.x / 8;
     const int64_t blocks = gridDim.x / 8;
     cluster_sync();  // no block reaches into another's memory before that has started
-    for (int64_t first_row = block * (1); first_row < rows; first_row += blocks * (1)) {
+    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = columns;
         Vector<float, vector> cache_0_3[steps];  // what one phase keeps for the next
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
     int turn = 0;  // which of two arrays the next exchange between warps uses
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * (1); first_row < rows; first_row += blocks * (1)) {
+    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = columns;
         // Phase 1 of 3.

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(512, 1) mean_partial_kernel(
     const int64_t end = begin + part_columns < columns ? begin + part_columns : columns;
     const int64_t block = blockIdx.x / parts;
     const int64_t blocks = gridDim.x / parts;
-    for (int64_t first_row = block * (1); first_row < rows; first_row += blocks * (1)) {
+    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = end;
         // Phase 1 of 1.
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(256, 1) mean_finish_kernel(
     const int row_in_block = threadIdx.x / lanes;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * (8); first_row < rows; first_row += blocks * (8)) {
+    for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
         // Threads beyond the last row stand on it without columns: all take part in exchanges.
         const int64_t own_row = first_row + row_in_block;
         const bool is_active = own_row < rows;
