@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusegen.ir.integers import ONE, Integer
-from fusegen.plan.access import Access, access
+from fusegen.ir.integers import Integer
+from fusegen.plan.access import Access, access, even_sizes
 from tests.plan.numeric import evaluate
 
 N, M = Integer.symbol("n"), Integer.symbol("m")
@@ -73,8 +73,8 @@ def test_claims_hold_everywhere(position: Integer, vector: int, n: int, m: int) 
 def test_claims_hold_where_a_size_is_a_multiple_of_the_vector(
     position: Integer, vector: int, factor: int
 ) -> None:
-    """`multiple` is the number of columns: the launcher checks that vectors divide it."""
-    kind = access(position, STEP, vector, M)
+    """The multiple is the number of columns: the launcher checks that vectors divide it."""
+    kind = access(position, STEP, vector, (M,))
     claims_hold(kind, position, vector, {"n": 2, "m": vector * factor}, 96)
 
 
@@ -83,28 +83,36 @@ def test_claims_hold_where_a_size_is_a_multiple_of_the_vector(
 def test_claims_hold_where_a_product_is_a_multiple_of_the_vector(
     position: Integer, vector: int, factor: int
 ) -> None:
-    kind = access(position, STEP, vector, M * N)
+    kind = access(position, STEP, vector, (M * N,))
     for n, m in ((vector, factor), (factor, vector)):
         claims_hold(kind, position, vector, {"n": n, "m": m}, min(48 * n, 96))
 
 
 @pytest.mark.parametrize(
-    ("position", "multiple", "expected"),
+    ("position", "multiples", "expected"),
     [
-        pytest.param(STEP, ONE, Access.CONTIGUOUS, id="itself"),
-        pytest.param(STEP + 4, ONE, Access.CONTIGUOUS, id="an aligned shift"),
-        pytest.param(STEP + 1, ONE, Access.SCATTERED, id="an unaligned shift"),
-        pytest.param(STEP * 2, ONE, Access.SCATTERED, id="gaps"),
-        pytest.param(STEP % 48, ONE, Access.CONTIGUOUS, id="a broadcast vector"),
-        pytest.param(STEP % 6, ONE, Access.SCATTERED, id="a vector that wraps around"),
-        pytest.param(STEP // 48, ONE, Access.UNIFORM, id="a value a row"),
-        pytest.param(STEP % M, ONE, Access.SCATTERED, id="an unknown width"),
-        pytest.param(STEP % M, M, Access.CONTIGUOUS, id="a width that vectors divide"),
-        pytest.param(ROW * M + STEP, ONE, Access.SCATTERED, id="rows of an unknown width"),
-        pytest.param(ROW * M + STEP, M, Access.CONTIGUOUS, id="rows of a width that divides"),
-        pytest.param(ROW, ONE, Access.UNIFORM, id="another coordinate"),
-        pytest.param(STEP % 48 * 3 + STEP // 48, ONE, Access.SCATTERED, id="transposed"),
+        pytest.param(STEP, (), Access.CONTIGUOUS, id="itself"),
+        pytest.param(STEP + 4, (), Access.CONTIGUOUS, id="an aligned shift"),
+        pytest.param(STEP + 1, (), Access.SCATTERED, id="an unaligned shift"),
+        pytest.param(STEP * 2, (), Access.SCATTERED, id="gaps"),
+        pytest.param(STEP % 48, (), Access.CONTIGUOUS, id="a broadcast vector"),
+        pytest.param(STEP % 6, (), Access.SCATTERED, id="a vector that wraps around"),
+        pytest.param(STEP // 48, (), Access.UNIFORM, id="a value a row"),
+        pytest.param(STEP % M, (), Access.SCATTERED, id="an unknown width"),
+        pytest.param(STEP % M, (M,), Access.CONTIGUOUS, id="a width that vectors divide"),
+        pytest.param(ROW * M + STEP, (), Access.SCATTERED, id="rows of an unknown width"),
+        pytest.param(ROW * M + STEP, (M,), Access.CONTIGUOUS, id="rows of a width that divides"),
+        pytest.param(ROW, (), Access.UNIFORM, id="another coordinate"),
+        pytest.param(STEP % 48 * 3 + STEP // 48, (), Access.SCATTERED, id="transposed"),
     ],
 )
-def test_useful_cases_are_found(position: Integer, multiple: Integer, expected: Access) -> None:
-    assert access(position, STEP, 4, multiple) is expected
+def test_useful_cases_are_found(
+    position: Integer, multiples: tuple[Integer, ...], expected: Access
+) -> None:
+    assert access(position, STEP, 4, multiples) is expected
+
+
+def test_sizes_that_decide_whether_vectors_share_an_element_are_found() -> None:
+    assert even_sizes([STEP // M + ROW], STEP, 4) == (M,)
+    assert even_sizes([STEP % M, STEP // M], STEP, 4) == (M,)
+    assert even_sizes([STEP // 48, ROW // M, STEP * 2 // M], STEP, 4) == ()

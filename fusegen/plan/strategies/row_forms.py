@@ -33,18 +33,22 @@ OUTER_ROWS = 32
 OUTER_LANES = 8
 MOST_OUTER_LANES = 16
 OUTER_STEPS = 4
+# Rows from which on blocks of fewer threads keep all multiprocessors busy.
+MANY_ROWS = 512
 # A part of a row should be long enough to be worth a block.
 LEAST_PART = 2048
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which way threads lie for rows of about `columns`, `is_fixed` where that is all of them.
+    """Which way threads lie for about `rows` rows of about `columns`, `is_fixed` where that is all
+    columns there are.
 
     Neighbouring threads take neighbouring vectors of a row or, with `is_outer`, neighbouring rows.
     `lanes` threads share a row of that length.
     """
 
+    rows: int
     columns: int
     is_fixed: bool
     is_outer: bool
@@ -55,6 +59,7 @@ class Layout:
     def of(program: RowProgram, context: Context) -> Layout:
         """Lay threads along whichever direction most bytes are neighbours in."""
         domain = program.domain
+        rows = context.hints.value(domain.rows)
         columns = context.hints.value(domain.columns)
         is_fixed = domain.columns.constant is not None
         along_rows = along_columns = 0
@@ -64,22 +69,25 @@ class Layout:
             along_columns += weight.columns
             along_rows += weight.rows
         if along_rows > along_columns:
-            return Layout(columns, is_fixed, True, _outer_vector(program, narrowest), OUTER_LANES)
+            return Layout(
+                rows, columns, is_fixed, True, _outer_vector(program, narrowest), OUTER_LANES
+            )
         vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
         while is_fixed and columns % vector:
             vector //= 2
         wanted = _power_of_two(-(-columns // vector))
         if columns <= WARP_COLUMNS:
-            return Layout(columns, is_fixed, False, vector, min(wanted, WARP))
+            return Layout(rows, columns, is_fixed, False, vector, min(wanted, WARP))
         lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
-        return Layout(columns, is_fixed, False, vector, lanes)
+        return Layout(rows, columns, is_fixed, False, vector, lanes)
 
     @staticmethod
     def of_lanes(program: RowProgram, context: Context, lanes: int) -> Layout:
         """Given how many threads share a row, an element at a time."""
         domain = program.domain
+        rows = context.hints.value(domain.rows)
         columns = context.hints.value(domain.columns)
-        return Layout(columns, domain.columns.constant is not None, False, 1, lanes)
+        return Layout(rows, columns, domain.columns.constant is not None, False, 1, lanes)
 
     @property
     def rows_a_block(self) -> int:
@@ -110,8 +118,14 @@ class Layout:
         forms = [self._whole(keeping, way) for way in ways]
         if self.is_fixed and forms and forms[0].mapping is not RowMapping.CLUSTER:
             return tuple(forms)
-        lanes = MOST_OUTER_LANES if self.is_outer else max(self.lanes, WIDEST_BLOCK)
+        lanes = MOST_OUTER_LANES if self.is_outer else self._loop_lanes
         return (*forms, replace(self, lanes=lanes).looping(streaming))
+
+    @property
+    def _loop_lanes(self) -> int:
+        """Threads for a row that is read in each pass: smaller blocks share a multiprocessor better
+        where there are rows enough."""
+        return BLOCK_THREADS if self.rows >= MANY_ROWS else WIDEST_BLOCK
 
     @property
     def _mapping(self) -> RowMapping:
