@@ -12,6 +12,7 @@ from fusegen.ir.graph import AttributeValue
 from fusegen.ir.integers import Atom
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.pointwise.arithmetic import DIVIDE
+from fusegen.ops.pointwise.logic import WHERE
 from fusegen.ops.record import ParameterKind
 from fusegen.plan.expressions import (
     Compute,
@@ -150,7 +151,8 @@ class Statements:
         for name, operands in groups.items():
             if operands:
                 (operand,) = operands
-                texts[name] = self._operand(operand, common)
+                is_condition = operation is WHERE and name == "condition"
+                texts[name] = self._operand(operand, DType.BOOL if is_condition else common)
         for parameter in operation.parameters:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
@@ -161,7 +163,7 @@ class Statements:
 
     def _operand(self, operand: Expression, common: DType) -> str:
         text = self.known[operand]
-        plain = operand.dtype is DType.BOOL or operand.dtype.compute is common.compute
+        plain = operand.dtype.compute is common.compute
         return text if plain else f"convert<{compute_type(common)}>({text})"
 
 
