@@ -68,6 +68,7 @@ def compile_flags(check: bool) -> tuple[str, ...]:
         "-Wno-unknown-pragmas",  # #pragma unroll
         # Rows kept in registers are filled and read under the same condition, which g++ misses.
         "-Wno-maybe-uninitialized",
+        "-Wno-uninitialized",
     )
     if not check:
         return flags
