@@ -24,8 +24,9 @@ __global__ void block_sums(const int64_t* x, int64_t* y) {
     y[blockIdx.x * threads + threadIdx.x] = total;
 }
 
-// The same of the cluster's numbers.
+// The same of the cluster's numbers, on devices that have clusters.
 __global__ void cluster_sums(const int64_t* x, int64_t* y) {
+#if FUSEGEN_HAS_CLUSTERS
     int turn = 0;
     const int64_t own = x[blockIdx.x * threads + threadIdx.x];
     int64_t total = 0;
@@ -38,6 +39,9 @@ __global__ void cluster_sums(const int64_t* x, int64_t* y) {
 #endif
     }
     y[blockIdx.x * threads + threadIdx.x] = total;
+#else
+    __trap();
+#endif
 }
 
 FUSEGEN_EXPORT int run_block(const int64_t* x, int64_t* y, int blocks, void* stream) {
