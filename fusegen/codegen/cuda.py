@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fusegen.codegen.convolution import ConvolutionText, convolution_text
 from fusegen.codegen.elementwise import ElementwiseText, elementwise_text
 from fusegen.codegen.environment import environment, tidy
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.product import ProductText, product_text
 from fusegen.codegen.rows import RowText, rows_text
 from fusegen.plan.kernels import (
+    ConvolutionPlan,
     ElementwisePlan,
     LibraryPlan,
     ModulePlan,
@@ -18,13 +20,14 @@ from fusegen.plan.kernels import (
     RowPlan,
 )
 
-KernelStep = ElementwisePlan | RowPlan | ProductPlan
-FamilyText = ElementwiseText | RowText | ProductText
+KernelStep = ElementwisePlan | RowPlan | ProductPlan | ConvolutionPlan
+FamilyText = ElementwiseText | RowText | ProductText | ConvolutionText
 
 SKELETONS = {
     ElementwiseText: "kernels/elementwise.cu.j2",
     RowText: "kernels/rows.cu.j2",
     ProductText: "kernels/product.cu.j2",
+    ConvolutionText: "kernels/convolution.cu.j2",
 }
 
 
@@ -47,6 +50,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         uses_clusters=any(isinstance(k, RowText) and k.uses_clusters for k in kernels),
         uses_mma=any(isinstance(k, ProductText) and k.mma for k in kernels),
         uses_skinny=any(isinstance(k, ProductText) and k.skinny for k in kernels),
+        has_convolution=any(isinstance(k, ConvolutionText) for k in kernels),
         uses_tensor_cores=any(isinstance(k, ProductText) and k.tensor for k in kernels),
         uses_splits=any(isinstance(k, ProductText) and k.is_split for k in kernels),
     )
@@ -58,6 +62,8 @@ def _fill(step: KernelStep) -> FamilyText:
         return elementwise_text(step)
     if isinstance(step, ProductPlan):
         return product_text(step)
+    if isinstance(step, ConvolutionPlan):
+        return convolution_text(step)
     return rows_text(step)
 
 

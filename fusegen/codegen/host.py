@@ -16,7 +16,8 @@ from fusegen.ir.integers import Atom, Integer, Symbol, product
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import LibraryCall, Monoid, Parameter, ParameterKind, Reduction
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.kernels import LibraryPlan, ModulePlan, Step
+from fusegen.plan.kernels import ConvolutionPlan, LibraryPlan, ModulePlan, Step
+from fusegen.plan.labels import labels_of
 from fusegen.plan.sizes import definitions
 
 SCALAR_TYPES = {
@@ -144,6 +145,7 @@ def binding_source(
         count_checks=(
             *(writer.count_check("batch", layer, count) for layer, count in batches.items()),
             *(writer.count_check("extreme", *found) for found in _extremes(plan.graph)),
+            *(writer.count_check("window", *found) for found in _windows(plan)),
         ),
         variables=tuple(writer.variables[b.name] for step in plan.steps for b in step.written)
         if writer.chooses
@@ -342,6 +344,19 @@ def _extremes(graph: Graph) -> tuple[tuple[str, Integer], ...]:
             count = product(shape[dim] for dim in node.attributes.integers("dims"))
             if count.constant is None:
                 found[node.written_as, count] = None
+    return tuple(found)
+
+
+def _windows(plan: ModulePlan) -> tuple[tuple[str, Integer], ...]:
+    """The convolutions that kernels of the plan compute, and the sizes of their results that are
+    known only at run time: a library's convolution refuses an input that is too small itself."""
+    found: dict[tuple[str, Integer], None] = {}
+    for step in plan.steps:
+        if isinstance(step, ConvolutionPlan):
+            (node,) = (n for n in step.covers if isinstance(n.operation, LibraryCall))
+            for size in (step.axes.height, step.axes.width):
+                if size.constant is None:
+                    found[str(labels_of((node,))[0]), size] = None
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost
 from fusegen.plan.kernels import (
+    ConvolutionPlan,
     ElementwisePlan,
     LibraryPlan,
     ModulePlan,
@@ -28,6 +29,7 @@ KINDS = {
     ElementwisePlan: "elementwise",
     RowPlan: "reduction",
     ProductPlan: "matrix product",
+    ConvolutionPlan: "convolution",
 }
 
 

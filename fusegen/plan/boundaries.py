@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node, topological
+from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.ops.record import LibraryCall, Product, Reduction
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
@@ -68,7 +69,9 @@ def _reason(group: Group, verdict: Verdict) -> str:
         return f"'{verdict.strategy}' would do both, but in more time than two kernels take"
     if len(group.having(Product)) > 1:
         return "a kernel has one matrix product"
-    if group.having(LibraryCall):
+    if any(n.operation is CONVOLUTION for n in group.having(LibraryCall)):
+        family = "convolution"
+    elif group.having(LibraryCall):
         family = "library"
     elif group.having(Product):
         family = "product"

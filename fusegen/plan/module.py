@@ -12,7 +12,14 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
-from fusegen.plan.kernels import LibraryPlan, ModulePlan, ProductPlan, RowPlan, Step
+from fusegen.plan.kernels import (
+    ConvolutionPlan,
+    LibraryPlan,
+    ModulePlan,
+    ProductPlan,
+    RowPlan,
+    Step,
+)
 from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision
@@ -98,7 +105,11 @@ def _named(graph: Graph, parts: tuple[Part, ...]) -> tuple[Step, ...]:
 
 
 def _suffix(step: Step) -> str:
-    if isinstance(step, ProductPlan) or (isinstance(step, RowPlan) and step.program.states):
+    if isinstance(step, ConvolutionPlan) and not step.states:
+        return "_again"
+    if isinstance(step, (ConvolutionPlan, ProductPlan)):
+        return "_partial"
+    if isinstance(step, RowPlan) and step.program.states:
         return "_partial"
     return "_finish"
 

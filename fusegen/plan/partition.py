@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.ops.record import LibraryCall, Pointwise, Reduction
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
@@ -113,7 +114,7 @@ class _Partition:
         self.groups[own] = Part(group, alone)
         self.group_of[node] = own
         if isinstance(node.operation, LibraryCall):
-            return
+            return  # it reads what stands in memory
         self._join_unstored(node)
         if node not in self.dependencies.only_reduced:
             self._join_producers(node)
@@ -170,7 +171,7 @@ class _Partition:
         nodes = tuple(
             sorted((n for k in keys for n in self.groups[k].group.nodes), key=self.rank.__getitem__)
         )
-        if any(isinstance(n.operation, LibraryCall) for n in nodes):
+        if any(_is_call(n) for n in nodes):
             return False
         group = self.dependencies.group(nodes)
         verdict = judge(group, self.context)
@@ -229,6 +230,11 @@ class _Partition:
                 for second in sorted(keys)[i + 1 :]:
                     pairs[frozenset((first, second))] = None
         return sorted(pairs, key=sorted)
+
+
+def _is_call(node: Node) -> bool:
+    """Whether only a library computes a node: nothing shares a kernel with it."""
+    return isinstance(node.operation, LibraryCall) and node.operation is not CONVOLUTION
 
 
 def _sources(node: Node, computed: dict[Node, int]) -> set[Node]:

@@ -78,6 +78,19 @@ def _product_rows() -> Graph:
     return graph([x, weight], result, name="LinearLogSumExp")
 
 
+def _convolution() -> Graph:
+    x, weight = value("x", "batch", 8, "height", "width"), value("conv.weight", 32, 8, 3, 3)
+    active = apply("sigmoid", apply("conv2d", x, weight))
+    return graph([x, weight], apply("mean", active, dim=(2, 3)), name="ConvSigmoidMean")
+
+
+def _convolution_16_bits() -> Graph:
+    x = value("x", "batch", 12, "height", "width", dtype=DType.BFLOAT16)
+    weight = value("conv.weight", 20, 12, 3, 3, dtype=DType.BFLOAT16)
+    result = apply("conv2d", x, weight, stride=2, padding=1)
+    return graph([x, weight], gelu(result), name="ConvGelu")
+
+
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
     "joined": _joined,
@@ -85,6 +98,8 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "softmax": _softmax,
     "columns": _columns,
     "split_mean": _split_sum,
+    "convolution": _convolution,
+    "convolution_16_bits": _convolution_16_bits,
     "product": _product,
     "product_groups": _product_groups,
     "product_tensor_cores": _product_tensor_cores,

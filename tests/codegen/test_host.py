@@ -116,6 +116,23 @@ def test_a_size_below_zero_is_refused() -> None:
         module(torch.ones(2, 0))
 
 
+CONVOLUTION = """\
+model Convolution:
+    input x: [n, 2, h, w]
+    conv = Conv2d(2, 3, 3, stride=2)
+    return conv(x)
+"""
+
+
+@pytest.mark.parametrize("size", [(2, 5), (5, 2), (1, 5), (0, 5)])
+def test_an_image_smaller_than_the_kernel_is_refused(size: tuple[int, int]) -> None:
+    module = load(CONVOLUTION)()
+    with emulation(check=True):
+        assert module(torch.ones(0, 2, 3, 3)).shape == (0, 3, 1, 1)
+        with pytest.raises(RuntimeError, match=r"the input of conv2d is smaller|is too small"):
+            module(torch.ones(2, 2, *size))
+
+
 def test_a_softmax_of_nothing_is_nothing() -> None:
     module = load(EXTREMES.format("softmax(x, dim=1), norm(x, dim=1)"))()
     with emulation(check=True):

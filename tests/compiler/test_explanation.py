@@ -36,22 +36,40 @@ def test_logsumexp_chain_never_stores_the_product() -> None:
     assert sum(kernel.cost.writes for kernel in kernels) < 1024 * 8192 * 4 / 16
 
 
-def test_convolution_is_left_to_the_library() -> None:
-    (call,) = explain("l2_21", batch=2, height=16, width=16).library_calls
+def test_a_convolution_of_few_channels_is_computed_twice_and_never_stored() -> None:
+    sizes = {"batch": 128, "height": 256, "width": 256}
+    explanation = explain("l2_21", **sizes)
+    assert explanation.library_calls == ()
+    assert [k.kind for k in explanation.kernels] == ["convolution", "reduction", "convolution"]
+    result = 128 * 32 * 254 * 254 * 4
+    assert explanation.kernels[2].cost.writes == result
+    assert sum(kernel.cost.writes for kernel in explanation.kernels[:2]) < result / 100
+    assert "costs less than storing it" in explanation.kernels[2].why
+
+
+def many_channels(**sizes: int) -> Explanation:
+    source = compiler.read_source(str(CHAINS / "l2_21.fuse"))
+    return compiler.explain(source, arguments={"in_channels": 64}, sizes=sizes)
+
+
+def test_a_convolution_of_many_channels_is_left_to_the_library() -> None:
+    (call,) = many_channels(batch=2, height=16, width=16).library_calls
     assert call.op == "conv2d"
     assert call.why
 
 
 def test_boundaries_have_reasons() -> None:
-    explanation = explain("l2_21", batch=2, height=16, width=16)
+    explanation = many_channels(batch=2, height=16, width=16)
     assert explanation.boundaries[0].first == "conv2d"
+    assert "64 channels of 9 pixels" in explanation.boundaries[0].why
     for line in explanation.boundaries:
         assert line.why
         assert f"{line.first} | {line.second}: " in explanation.as_text()
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]) == 0
+    arguments = ["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]
+    assert main([*arguments, "-D", "in_channels=64"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert set(content) == {"kernels", "library_calls", "saved", "saved_bytes", "backward"}
     assert set(content["backward"]) == {"kernels", "library_calls"}

@@ -233,9 +233,56 @@ PRODUCTS: dict[str, Case] = {
     ),
 }
 
+
+def convolved(**attributes: object) -> Callable[..., Node]:
+    """A convolution, with a bias where one is given, and an activation."""
+    return lambda *operands: apply("sigmoid", apply("conv2d", *operands, **attributes))
+
+
+CONVOLUTIONS: dict[str, Case] = {
+    "chain 21": Case(
+        (("n", 8, "h", "w"), (32, 8, 3, 3), (32,), (32, 1, 1), (32,), (32,)),
+        lambda x, w, b, scale, *affine: group_norm(8)(
+            apply("sigmoid", mul(apply("conv2d", x, w, b), scale)), *affine
+        ),
+        {"n": 2, "h": 11, "w": 14},
+    ),
+    "few channels, padding": Case(((2, 3, 7, 9), (20, 3, 3, 3), (20,)), convolved(padding=1)),
+    "stride and dilation": Case(
+        ((1, 9, 11, 12), (5, 9, 2, 3)), convolved(stride=(2, 1), padding=(1, 2), dilation=(2, 3))
+    ),
+    "rows of several tiles": Case(((1, 2, 3, 270), (3, 2, 1, 3)), convolved()),
+    "rows of several tiles, aligned": Case(((1, 2, 2, 264), (40, 2, 1, 1)), convolved()),
+    "one pixel": Case(((3, 1, 5, 5), (1, 1, 5, 5)), convolved()),
+    "residual": Case(
+        (("n", 8, "h", "w"), (8, 8, 3, 3)),
+        lambda x, w: add(gelu(apply("conv2d", x, w, padding=1)), x),
+        {"n": 2, "h": 5, "w": 6},
+    ),
+    "two results": Case(
+        ((2, 4, 6, 6), (16, 4, 3, 3)),
+        lambda x, w: (apply("conv2d", x, w), gelu(apply("conv2d", x, w))),
+    ),
+    "means of channels": Case(
+        ((2, 4, 6, 7), (33, 4, 3, 3)),
+        lambda x, w: gelu(apply("mean", convolved()(x, w), dim=(2, 3))),
+    ),
+    "elements and extremes": Case(
+        ((2, 4, 10, 7), (6, 4, 2, 2)),
+        lambda x, w: (convolved()(x, w), apply("amax", convolved()(x, w), dim=(1, 2, 3))),
+    ),
+    "instance norm": Case(
+        ((2, 4, 12, 7), (6, 4, 3, 3)), lambda x, w: apply("instance_norm", convolved()(x, w))
+    ),
+    "groups of all channels": Case(
+        ((2, 4, 9, 7), (6, 4, 3, 3)), lambda x, w: gelu(group_norm(1)(convolved()(x, w)))
+    ),
+}
+
 FAMILIES: dict[str, dict[str, Case]] = {
     "elementwise": ELEMENTWISE,
     "rows": ROWS,
     "split rows": SPLIT,
     "products": PRODUCTS,
+    "convolutions": CONVOLUTIONS,
 }

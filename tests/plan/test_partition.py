@@ -17,6 +17,7 @@ from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, SizeHints
 from fusegen.plan.group import Context, Group
 from fusegen.plan.kernels import (
+    ConvolutionPlan,
     ElementwisePlan,
     GroupEpilogue,
     LibraryPlan,
@@ -112,10 +113,13 @@ def test_the_product_of_chain_64_is_never_stored() -> None:
     assert sum(hints.value(buffer.bytes) for buffer in stored) <= product_bytes // 16
 
 
-def test_chain_21_is_one_library_call_and_what_is_fused_around_it() -> None:
-    plan = chain(21)
-    assert kinds(plan).count(LibraryPlan) == 1 and len(plan.steps) <= 3
-    assert isinstance(plan.steps[0], LibraryPlan)
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_chain_21_computes_its_convolution_again_rather_than_store_it(dtype: DType) -> None:
+    plan = chain(21, dtype)
+    assert kinds(plan) == [ConvolutionPlan, RowPlan, ConvolutionPlan]
+    result_bytes = 128 * 32 * 254 * 254 * dtype.itemsize
+    hints = SizeHints({"batch": 128, "height": 256, "width": 256})
+    assert sum(hints.value(buffer.bytes) for buffer in plan.workspaces) <= result_bytes // 100
 
 
 X, W = value("x", "n", 256), value("w", 256)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.plan.evaluate import NotInKernel
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels import Step
-from fusegen.plan.strategies import elementwise, empty, library, product, rows
+from fusegen.plan.strategies import convolution, elementwise, empty, library, product, rows
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Strategy:
 STRATEGIES = (
     Strategy("nothing to compute", empty.plan),
     Strategy("library call", library.plan),
+    Strategy("convolution with elementwise epilogue", convolution.plan_elements),
+    Strategy("convolution with statistics of channels", convolution.plan_statistics),
     Strategy("product with elementwise epilogue", product.plan_elements),
     Strategy("product with groups inside the tile", product.plan_groups),
     Strategy("product with partial row reductions", product.plan_partials),

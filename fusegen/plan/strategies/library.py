@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fusegen.ir.graph import Node
+from fusegen.ir.integers import product
+from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.ops.record import LibraryCall
-from fusegen.plan.cost import Cost
+from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels import LibraryPlan
 
@@ -22,6 +25,15 @@ def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
         reads=sum(hints.value(buffer.bytes) for buffer in operands),
         writes=hints.value(context.buffers[node].bytes),
         flops=0,
+        library_flops=_convolution_flops(node, hints),
     )
     why = f"{node.operation.name} is left to PyTorch's own kernel, which fusegen does not rewrite"
     return (LibraryPlan(node, operands, context.buffers[node], why, cost),)
+
+
+def _convolution_flops(node: Node, hints: SizeHints) -> int:
+    """What a convolution multiplies and adds; 0 for other operations."""
+    if node.operation is not CONVOLUTION or node.attributes.flag("transposed"):
+        return 0
+    weight = node.operands[1]
+    return 2 * hints.value(node.type.count) * hints.value(product(weight.shape[1:]))

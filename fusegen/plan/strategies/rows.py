@@ -94,7 +94,7 @@ def finish(
     position = merged.row * parts + merged.column
     by_node = {
         node: PartialStates(
-            node.dtype, "states", s.buffer, position, s.reduction.monoid, s.accumulator
+            node.dtype, "states", s.buffer, position, monoid_of(node), s.accumulator
         )
         for node, s in states.items()
     }
@@ -108,6 +108,12 @@ def finish(
     layout = Layout.of_lanes(program, context, WARP)
     plan = _row_plan(group, (layout.looping(program),), layout, context)
     return replace(plan, why="merges the partial states of each row in a fixed order")
+
+
+def monoid_of(node: Node) -> Monoid:
+    """How a reduction combines elements."""
+    assert isinstance(node.operation, Reduction)
+    return node.operation.monoid
 
 
 def domain_of(group: Group) -> Domain:

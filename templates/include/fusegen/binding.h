@@ -170,6 +170,13 @@ inline void check_extreme(const char* operation, int64_t values_per_result) {
     }
 }
 
+// Refuses an image that is smaller than the kernel of `convolution`.
+inline void check_window(const char* convolution, int64_t results) {
+    if (results < 1) {
+        refuse("the input of " + std::string(convolution) + " is smaller than its kernel");
+    }
+}
+
 // One run of the chain on the device and current stream of its tensors.
 class Run {
 public:

@@ -66,8 +66,9 @@
 
 namespace fusegen {
 
-// More dynamic shared memory than this must be asked for kernel by kernel (CUDA programming guide).
-constexpr std::size_t default_shared_limit = 48 * 1024;
+// More shared memory than 48 KB must be asked for kernel by kernel (CUDA programming guide); static
+// arrays count too, for which this leaves room.
+constexpr std::size_t default_shared_limit = 32 * 1024;
 
 // How much dynamic shared memory one kernel has been granted on each device. Remembered, since to
 // ask takes a tenth of a launch's time.

@@ -45,6 +45,17 @@ __device__ __forceinline__ auto cast(From x) {
     }
 }
 
+// A value as any other kernel computes it: a product is rounded before it is added to something.
+__device__ __forceinline__ float rounded(float x) {
+#ifdef FUSEGEN_EMULATE
+    volatile float result = x;
+    return result;
+#else
+    asm volatile("" : "+f"(x));
+    return x;
+#endif
+}
+
 template <class T>
 __device__ __forceinline__ bool is_nan(T x) {
     if constexpr (std::is_floating_point<T>::value) {
@@ -327,6 +338,25 @@ __device__ __forceinline__ T sigmoid(T x) {
     const T small = exponential(-absolute(x));
     return (is_negative(x) ? small : T(1)) * near_reciprocal(T(1) + small);
 }
+
+#ifndef FUSEGEN_EMULATE
+
+// 1 / (1 + exp(-x)), half as many instructions. exp(-x) is 2^t times 1 - rest, where t is -x log2(e)
+// rounded up and `rest` what that added, to be taken off; it is at least 0, saturation makes it 0 at
+// infinities, where it would be NaN, and 1 at numbers so large that only the sign of 1 - rest counts,
+// which is therefore a little more. Sum and quotient are scaled so that neither is subnormal.
+__device__ __forceinline__ float sigmoid(float x) {
+    constexpr float scale = 1.0f / 16777216.0f;
+    float t, rest, power;
+    asm("mul.rp.f32 %0, %1, %2;" : "=f"(t) : "f"(x), "f"(-1.44269516f));  // log2(e), rounded up
+    const float nearly = __fmaf_rn(t, 0.693147182f, x);  // ln(2) is 0.693147182 - 1.90465421e-9
+    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(rest) : "f"(t), "f"(-1.90465421e-9f), "f"(nearly));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
+    const float sum = __fmaf_rn(power, __fmaf_rn(-rest, 0.9999f * scale, scale), scale);
+    return near_reciprocal(sum) * scale;
+}
+
+#endif
 
 template <class T>
 __device__ __forceinline__ T logsigmoid(T x) {

@@ -39,11 +39,12 @@ __device__ __forceinline__ void cp_async_wait() {
 }
 
 // Reads four 8 x 8 fragments of 16-bit elements: lane i gives the address of row i % 8 of fragment
-// i / 8, 16-byte aligned: ldmatrix.x4. Every lane must call it.
-__device__ __forceinline__ void ldmatrix(std::uint32_t (&fragments)[4], const void* row) {
+// i / 8, `offset` bytes behind `row`, 16-byte aligned: ldmatrix.x4. Every lane must call it.
+__device__ __forceinline__ void ldmatrix(std::uint32_t (&fragments)[4], const void* row,
+                                         int offset = 0) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
-                 : "r"(shared_address(row))
+                 : "r"(shared_address(row) + offset)
                  : "memory");
 }
 
@@ -84,6 +85,26 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t 
             "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+}
+
+// The same for half of K, by the fragments of k 0-7 alone: mma.sync m16n8k8.
+template <class T>
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[2],
+                                            std::uint32_t b) {
+    static_assert(is_16_bit_float<T>, "float16 or bfloat16");
+    if constexpr (std::is_same<T, bfloat16>::value) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(b));
+    } else {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(b));
     }
 }
 

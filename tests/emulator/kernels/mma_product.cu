@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(block_threads)
                 // Rows 0 to 15 of the low half of K, then of the high one.
                 // found: MISSING_COPY_WAIT
                 // found: MISSING_BARRIER_AFTER_WAIT
-                ldmatrix(
-                    fragments_a[i],
-                    &tiles_a[step % stages][warp_row + i * 16 + lane % 16][inner + lane / 16 * 8]);
+                ldmatrix(fragments_a[i],
+                         &tiles_a[step % stages][warp_row + i * 16 + lane % 16][lane / 16 * 8],
+                         inner * static_cast<int>(sizeof(T)));
                 // Both halves of K for columns 0 to 7, then 8 to 15.
                 ldmatrix(fragments_b[i],
                          &tiles_b[step % stages][warp_column + i * 16 + lane % 8 + lane / 16 * 8]
@@ -73,7 +73,12 @@ __global__ void __launch_bounds__(block_threads)
                 for (int j = 0; j < 4; ++j) {
                     const std::uint32_t operand[2] = {fragments_b[j / 2][j % 2 * 2],
                                                       fragments_b[j / 2][j % 2 * 2 + 1]};
-                    mma_m16n8k16<T>(sums[i][j], fragments_a[i], operand);
+                    if (k - step * tile_k - inner > 8) {
+                        mma_m16n8k16<T>(sums[i][j], fragments_a[i], operand);
+                    } else {  // what lies behind is zero
+                        const std::uint32_t rows[2] = {fragments_a[i][0], fragments_a[i][1]};
+                        mma_m16n8k8<T>(sums[i][j], rows, operand[0]);
+                    }
                 }
             }
         }

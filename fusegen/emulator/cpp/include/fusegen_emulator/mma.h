@@ -53,13 +53,13 @@ __forceinline__ void cp_async_wait() {
     fusegen_emulator_cp_async_wait(pending);
 }
 
-__forceinline__ void ldmatrix(std::uint32_t (&fragments)[4], const void* row,
+__forceinline__ void ldmatrix(std::uint32_t (&fragments)[4], const void* row, int offset = 0,
                               fusegen_emulator::Site site = fusegen_emulator::caller_site(
                                   fusegen_emulator::Operation::ldmatrix)) {
     const unsigned lane = fusegen_emulator::lane();
     for (int i = 0; i < 4; ++i) {
         const auto* words = fusegen_emulator::fragment_row(
-            site, static_cast<const std::uint32_t*>(row), i, lane / 4);
+            site, static_cast<const std::uint32_t*>(row) + offset / 4, i, lane / 4);
         fragments[i] = words[lane % 4];
     }
 }
@@ -113,6 +113,16 @@ inline void mma_m16n8k16(
             }
         }
     }
+}
+
+// As the whole of K, of which the other half adds nothing.
+template <class T>
+inline void mma_m16n8k8(
+    float (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b,
+    fusegen_emulator::Site site = fusegen_emulator::caller_site(fusegen_emulator::Operation::mma)) {
+    const std::uint32_t left[4] = {a[0], a[1], 0, 0};
+    const std::uint32_t right[2] = {b, 0};
+    mma_m16n8k16<T>(d, left, right, site);
 }
 
 }  // namespace fusegen
