@@ -389,7 +389,7 @@ __global__ void __launch_bounds__(256, 1) conv2d_sigmoid_mean_finish_kernel(
     const int row_in_block = threadIdx.x / lanes;
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * (8); first_row < rows; first_row += blocks * (8)) {
+    for (int64_t first_row = block * 8; first_row < rows; first_row += blocks * 8) {
         // Threads beyond the last row stand on it without columns: all take part in exchanges.
         const int64_t own_row = first_row + row_in_block;
         const bool is_active = own_row < rows;
