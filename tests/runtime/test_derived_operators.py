@@ -54,7 +54,7 @@ def backward_arguments(module: nn.Module, given: Sequence[Tensor], mode: str) ->
     results = forward(*tensors)
     everything = [*tensors, *(results if isinstance(results, tuple) else (results,))]
     first = everything[len(tensors) :]
-    ones = [torch.ones((), dtype=first[n].dtype).expand(first[n].shape) for n in gradient.outputs]
+    ones = [first[n].new_ones(()).expand(first[n].shape) for n in gradient.outputs]
     return [*ones, *(everything[position] for position in gradient.kept)]
 
 
