@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -81,5 +82,6 @@ def _run(
     if not hasattr(getattr(torch.ops, namespace), name):
         torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     operator = getattr(getattr(torch.ops, namespace), name)
-    with emulation(case.order, check=not on_gpu), torch.no_grad():
+    watched = nullcontext() if on_gpu else emulation(case.order, check=True)
+    with watched, torch.no_grad():
         return as_tuple(operator(*tensors))
