@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fusegen.ir.dtypes import DType
+from fusegen.testing.layouts import Layout, laid_out
 from tests.accuracy import assert_within, measure
 from tests.emulated import apply, build, graph, run, value
-from tests.layouts import channels_last, expanded, reversed_dims
 
 
-@pytest.mark.parametrize("layout", [channels_last, reversed_dims, expanded])
-def test_l40_every_layout_is_read_by_its_strides(layout: object) -> None:
+@pytest.mark.parametrize("layout", [Layout.CHANNELS_LAST, Layout.REVERSED_DIMS, Layout.EXPANDED])
+def test_l40_every_layout_is_read_by_its_strides(layout: Layout) -> None:
     x, scale = value("x", "n", 6, "h", "w"), value("scale", 6, 1, 1)
     results = [
         apply("mul", x, scale),
@@ -24,11 +24,11 @@ def test_l40_every_layout_is_read_by_its_strides(layout: object) -> None:
         apply("cat", x, apply("relu", x), dim=1),
     ]
     plain = torch.randn(2, 6, 5, 7, generator=torch.Generator().manual_seed(0))
-    laid_out = layout(plain)  # type: ignore[operator]
+    moved = laid_out(plain, layout)
     factor = torch.randn(6, 1, 1)
     for kernels in build([graph([x, scale], result) for result in results], check=True):
-        (expected,) = kernels(laid_out.contiguous(), factor, check=True)
-        (actual,) = kernels(laid_out, factor, check=True)
+        (expected,) = kernels(moved.contiguous(), factor, check=True)
+        (actual,) = kernels(moved, factor, check=True)
         torch.testing.assert_close(actual, expected)
         assert actual.is_contiguous()
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fusegen.ir.dtypes import DType
+from fusegen.testing.layouts import Layout, laid_out
 from tests.accuracy import Measured, assert_within, measure
 from tests.emulated import Kernels, link, planned
 from tests.kernels.families import FAMILIES, Case
-from tests.layouts import LAYOUTS
 from tests.ops.examples import torch_dtype
 from tests.reference import evaluate
 
@@ -78,11 +78,12 @@ def test_layouts_give_the_same_bits(family: str, name: str) -> None:
     case, kernels = FAMILIES[family][name], kernels_of(family, DType.FLOAT32)[name]
     tensors = case.tensors(DType.FLOAT32)
     first = kernels(*tensors)
-    for turn in range(1, len(LAYOUTS)):
-        laid_out = [LAYOUTS[(turn + i) % len(LAYOUTS)](t) for i, t in enumerate(tensors)]
-        results = kernels(*laid_out, check=True)
-        check_accuracy(case, DType.FLOAT32, laid_out, results)
-        if all(torch.equal(a, b) for a, b in zip(tensors, laid_out, strict=True)):
+    layouts = list(Layout)
+    for turn in range(1, len(layouts)):
+        moved = [laid_out(t, layouts[(turn + i) % len(layouts)]) for i, t in enumerate(tensors)]
+        results = kernels(*moved, check=True)
+        check_accuracy(case, DType.FLOAT32, moved, results)
+        if all(torch.equal(a, b) for a, b in zip(tensors, moved, strict=True)):
             for one, other in zip(first, results, strict=True):
                 torch.testing.assert_close(one, other)
 
