@@ -80,7 +80,17 @@ def mlp_residual() -> nn.Module:
     return module
 
 
+def digits_mlp() -> nn.Module:
+    module = nn.Module()
+    module.fc1 = nn.Linear(64, 128)
+    module.norm = nn.LayerNorm(128)
+    module.fc2 = nn.Linear(128, 128)
+    module.fc3 = nn.Linear(128, 10)
+    return module
+
+
 MODULES: dict[str, Callable[[], nn.Module]] = {
+    "digits_mlp.fuse": digits_mlp,
     "kernelbench/l2_21.fuse": chain_21,
     "kernelbench/l2_62.fuse": chain_62,
     "kernelbench/l2_64.fuse": chain_64,
@@ -112,6 +122,7 @@ def test_tensors_are_those_of_the_plain_module(name: str) -> None:
 
 
 OUTPUTS = {
+    "digits_mlp.fuse": ["float32[batch, 10]"],
     "kernelbench/l2_21.fuse": ["float32[batch, 32, -2 + height, -2 + width]"],
     "kernelbench/l2_62.fuse": ["float32[batch, 8192]"],
     "kernelbench/l2_64.fuse": ["float32[batch, 1]"],

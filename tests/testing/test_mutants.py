@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a group short of a column", CHAIN, r"row_end = is_active \? 6", "row_end = is_active ? 5"
     ),
-    Mutant("weights of the next group", CHAIN, r"\(row % 4\) \* 6", "((row + 1) % 4) * 6"),
+    Mutant("weights of the next group", CHAIN, r"line_group \* 6", "(line_group + 1) % 4 * 6"),
     Mutant("the last tile left out", CHAIN, r"divide_up\(rows, 64\)", "((rows + 32) / 64)"),
     Mutant(
         "bfloat16 where float32 was due",
@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a row short of a column",
         ROWS,
-        r"row_end = is_active \? end",
-        "row_end = is_active ? end - 1",
+        r"row_end = is_active \? columns",
+        "row_end = is_active ? columns - 1",
     ),
     Mutant("operands exchanged", ROWS, r"= x_value - y_value", "= y_value - x_value"),
     Mutant(

@@ -45,11 +45,6 @@ struct Magnitudes {
     }
 };
 
-// 2^exponent, for exponents of normal numbers.
-__device__ __forceinline__ float power_of_two(int exponent) {
-    return __int_as_float((exponent + 127) << 23);
-}
-
 // The power of two that brings the greatest of some numbers to between 2^14 and 2^15, where float16
 // ends. They fit if none is below 2^-14 then, float16's least normal number, so that `Parts` keeps
 // the leading 22 bits of each; infinities and NaN never fit. Exponents beyond 60 are left out, so

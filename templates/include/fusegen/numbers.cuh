@@ -43,4 +43,9 @@ __device__ __forceinline__ T highest() {
     }
 }
 
+// 2^exponent, for exponents of normal numbers: -126 to 127.
+__device__ __forceinline__ float power_of_two(int exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
 }  // namespace fusegen

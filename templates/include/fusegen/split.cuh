@@ -45,10 +45,6 @@ struct alignas(16) LineScale {
 // The scale of a line of zeros, which loses nothing whatever the other line has lost.
 __device__ __forceinline__ LineScale zero_line() { return {0.0f, __int_as_float(0xff800000u), 0}; }
 
-__device__ __forceinline__ float power_of_two(int exponent) {  // from -126 to 127
-    return __int_as_float((exponent + 127) << 23);
-}
-
 // A product of two lines' parts without their powers of two, rounded once.
 __device__ __forceinline__ float without_scale(float product, float left_exponent,
                                                float right_exponent) {
