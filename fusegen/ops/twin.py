@@ -9,8 +9,9 @@ number (a constant or a size) is written as
 
 but as a tensor everywhere if all operands are numbers, so that the result is always a tensor.
 
-`{dims:only}` is the one item of a tuple. An argument `, name={name}` is left out where it has its
-default. The names `torch` and `F` (torch.nn.functional) must be in scope.
+`{dims:only}` is the one item of a tuple, or the item itself where there is no tuple. An argument `,
+name={name}` is left out where it has its default. The names `torch` and `F` (torch.nn.functional)
+must be in scope.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ def render(node: Node, operands: Sequence[str]) -> str:
         name, form = match[1], match[2]
         if name in node.attributes:
             value = node.attributes[name]
-            if form == "only":
-                assert isinstance(value, tuple)
+            if form == "only" and isinstance(value, tuple):
                 (value,) = value
             return literal(value)
         usage = None if only_numbers else form

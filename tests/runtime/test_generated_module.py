@@ -367,3 +367,10 @@ def test_modes_of_layers_must_not_differ() -> None:
     module.a.eval()
     with pytest.raises(RuntimeError, match="some of a, b are in training and others in evaluation"):
         module(torch.randn(4, 3))
+
+
+def test_narrow_takes_numbers_in_the_reference_too() -> None:
+    module = load("model Part:\n    input x: [n, 6]\n    return narrow(x, 1, 2, 3) * 2\n")()
+    x = torch.arange(12.0).reshape(2, 6)
+    assert torch.equal(reference(module, x), x[:, 2:5] * 2)
+    assert torch.equal(module(x), x[:, 2:5] * 2)

@@ -199,7 +199,7 @@ NARROW = composite(
         Parameter("length", ParameterKind.SIZES),
     ),
     _narrow,
-    "torch.narrow({input}, {dim}, {start}, {length})",
+    "torch.narrow({input}, {dim}, {start:only}, {length:only})",
     "`length` elements of one dim, from `start` on.",
 )
 
