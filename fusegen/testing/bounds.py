@@ -1,9 +1,11 @@
 """What a right kernel's results may be: derived from the graph and the inputs, element by element.
 
 An element may be as far from the float64 result as rounding errors anywhere in the graph can move
-it (`perturbed`), times a factor, and two units in the last place of its own type more. Where a
-result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
-perturbations: a value at the brink of overflow may fall on either side.
+it (`perturbed`), times a factor, and two units in the last place of its own type more; or as near
+to eager mode's result, which overflow or underflow on the way can lead elsewhere. Where a result is
+NaN or infinite, it must be so exactly, or in eager mode, or under one of the perturbations: a value
+at the brink of overflow may fall on either side. Where a sum may overflow on the way, a perturbed
+result is NaN and the exact one is not: anything goes there.
 """
 
 from __future__ import annotations
