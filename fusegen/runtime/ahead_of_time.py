@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.runtime.builder import emit
-from fusegen.runtime.cache import cached_builds
+from fusegen.runtime.builds import cached_builds
 from fusegen.runtime.emulator_library import emulator_library
 from fusegen.runtime.request import BuildRequest, Target
 

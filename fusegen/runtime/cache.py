@@ -1,4 +1,4 @@
-"""The cache of built modules, safe under many processes and under kill -9.
+"""The cache of what was built, safe under many processes and under kill -9.
 
 A build happens in a folder of its own, `<entry>.partial-*`, which is renamed to `<entry>` only when
 it is complete. So an entry that exists can be trusted, and what a killed process left behind has
@@ -10,21 +10,14 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import filelock
 
 from fusegen import settings
-from fusegen.runtime.builder import build
 from fusegen.runtime.errors import BuildError, CacheError
-from fusegen.runtime.fingerprint import build_key
-from fusegen.runtime.jobs import parallel_jobs
-from fusegen.runtime.ninja_file import library_name
-from fusegen.runtime.request import BuildRequest
-from fusegen.runtime.toolchain import Toolchain, find_toolchain
 
 KEY_DIGITS = 24
 """Hex digits of the key in an entry's name: 96 bits, so that no two entries ever share a name."""
@@ -33,30 +26,11 @@ NAME_LENGTH = 80
 """Characters of the module's name in an entry's name; file systems allow 255 in all."""
 
 
-def cached_build(request: BuildRequest, toolchain: Toolchain | None = None) -> Path:
-    """The built module for `request`, from the cache or newly built into it.
-
-    Of several processes that ask at once one builds and the others wait for it. Raises
-    ToolchainError, BuildError (its log is kept in the cache's `logs` folder) or CacheError.
-    """
-    toolchain = toolchain or find_toolchain(request.target)
-    key = build_key(request, toolchain)
-    return cached_file(
-        request.name, key, library_name(request), lambda folder: build(request, folder, toolchain)
-    )
-
-
-def cached_builds(requests: Sequence[BuildRequest]) -> list[Path]:
-    """The built modules for `requests`, missing ones built side by side; raises what the first that
-    fails does."""
-    if len(requests) == 1:
-        return [cached_build(requests[0])]
-    with ThreadPoolExecutor(parallel_jobs()) as pool:
-        return [*pool.map(cached_build, requests)]
-
-
 def cached_file(name: str, key: str, file: str, make: Callable[[Path], object]) -> Path:
-    """The path of `file` in the entry of `name` and `key`; `make(folder)` fills a missing entry."""
+    """The path of `file` in the entry of `name` and `key`; `make(folder)` fills a missing entry.
+
+    Of several processes that ask at once one makes it and the others wait. Raises CacheError.
+    """
     entry = settings.cache_folder() / "modules" / f"{name[:NAME_LENGTH]}-{key[:KEY_DIGITS]}"
     found = entry / file
     if found.is_file():

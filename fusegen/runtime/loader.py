@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from fusegen.emulator import EmulatorRuntime, load_runtime
-from fusegen.runtime.cache import cached_builds
+from fusegen.runtime.builds import cached_builds
 from fusegen.runtime.emulator_library import emulator_library
 from fusegen.runtime.request import BuildRequest, Target, namespace_of
 

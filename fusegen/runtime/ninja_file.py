@@ -23,7 +23,10 @@ HIDDEN = "-fPIC -fvisibility=hidden"
 OWN_SYMBOLS = "-Bsymbolic-functions"
 NVCC_FLAGS = "-O3 -std=c++17 -lineinfo"
 # The stable ABI of torch 2.11: what is built against any later torch loads from 2.11 on.
-BINDING_FLAGS = f"-O2 -std=c++20 {HIDDEN} -DTORCH_TARGET_VERSION=0x020b000000000000"
+BINDING_FLAGS = f"-std=c++20 {HIDDEN} -DTORCH_TARGET_VERSION=0x020b000000000000"
+# Around an emulated kernel the binding's own time is nothing, that of compiling it is not.
+EMULATED_BINDING_FLAGS = f"-O0 {BINDING_FLAGS} -DFUSEGEN_EMULATE"
+CUDA_BINDING_FLAGS = f"-O2 {BINDING_FLAGS}"
 
 
 def library_name(request: BuildRequest) -> str:
@@ -63,15 +66,21 @@ def _module(request: BuildRequest) -> str:
     return "\n".join(lines) + "\n"
 
 
-def toolchain_file(toolchain: Toolchain, emulator_flags: Sequence[str] = ()) -> str:
+def toolchain_file(
+    toolchain: Toolchain,
+    emulator_flags: Sequence[str] = (),
+    compiled_header: Path | None = None,
+) -> str:
     """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell.
 
-    `emulator_flags` are the emulator's flags for kernels; a CUDA build has none.
+    `emulator_flags` are the emulator's flags for kernels, `compiled_header` the folder with the
+    bindings' compiled header; a CUDA build has neither.
     """
     values: dict[str, Sequence[str | Path]] = {
         "cxx": [toolchain.cxx.path],
         "nvcc": [toolchain.nvcc.path] if toolchain.nvcc else [],
         "emulator_flags": emulator_flags,
+        "compiled_header": [f"-I{compiled_header}"] if compiled_header else [],
         "torch_include": [toolchain.torch.include_folder],
         "torch_library": [toolchain.torch.library_folder / "libtorch_cpu.so"],
     }
@@ -113,9 +122,10 @@ def _kernel_command(request: BuildRequest) -> str:
 
 
 def _binding_command(request: BuildRequest) -> str:
-    emulate = " -DFUSEGEN_EMULATE" if request.target is Target.EMULATE else ""
+    emulated = request.target is Target.EMULATE
+    flags = f"{EMULATED_BINDING_FLAGS} $compiled_header" if emulated else CUDA_BINDING_FLAGS
     return (
-        f"$cxx {BINDING_FLAGS}{emulate} -DFUSEGEN_NAMESPACE=$namespace -Iinclude "
+        f"$cxx {flags} -DFUSEGEN_NAMESPACE=$namespace -Iinclude "
         "-isystem $torch_include -MD -MF $out.d -c $in -o $out"
     )
 

@@ -66,9 +66,10 @@ def adder(
     target: Target = Target.EMULATE, offset: float = 0.0, architectures: tuple[str, ...] = ()
 ) -> BuildRequest:
     """A module whose `add(a, b)` gives `a + b + offset` for contiguous float32 tensors."""
+    headers = resources.include_files()
     sources = {
         "adder.cu": KERNEL.replace("OFFSET", f"{offset}f"),
         "adder_binding.cpp": BINDING,
-        **{f"include/{name}": text for name, text in resources.include_files().items()},
+        **{f"include/{name}": text for name, text in headers.items() if name.endswith(".cuh")},
     }
     return BuildRequest("adder", sources, target, architectures)

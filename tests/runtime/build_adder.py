@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.runtime.cache import cached_build
+from fusegen.runtime.builds import cached_build
 from tests.runtime.adder import adder
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.runtime import cache
-from fusegen.runtime.cache import cached_build, cached_file
+from fusegen.runtime.builds import cached_build
+from fusegen.runtime.cache import cached_file
 from fusegen.runtime.errors import BuildError, CacheError
 from tests.runtime.adder import adder
 from tests.runtime.conftest import WatchedCompiler

@@ -82,7 +82,7 @@ def test_compiler_variable_changes_key(variable: str, monkeypatch: pytest.Monkey
 
 def test_binding_flags_change_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build_key(CUDA_REQUEST, TOOLCHAIN)
-    monkeypatch.setattr("fusegen.runtime.ninja_file.BINDING_FLAGS", "-O1")
+    monkeypatch.setattr("fusegen.runtime.ninja_file.CUDA_BINDING_FLAGS", "-O1")
     assert build_key(CUDA_REQUEST, TOOLCHAIN) != before
 
 

@@ -1,0 +1,52 @@
+"""The bindings' header, compiled ahead for the emulator: it is most of what an emulated binding
+costs to compile, and the same for every model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fusegen.runtime.builder import run_ninja
+from fusegen.runtime.cache import cached_file
+from fusegen.runtime.fingerprint import digest, machine_ingredients
+from fusegen.runtime.ninja_file import BUILD_FILE, EMULATED_BINDING_FLAGS, ninja_words
+from fusegen.runtime.request import BuildRequest, Target
+from fusegen.runtime.toolchain import Toolchain
+
+NAME = "fusegen_binding_header"
+HEADER = "include/fusegen/binding.h"
+
+
+def compiled_header(request: BuildRequest, toolchain: Toolchain) -> Path | None:
+    """The folder to look for headers in before all others: `fusegen/binding.h.gch` lies there.
+
+    g++ takes such a file in the header's place if its own version and options are those it was made
+    with, and nothing else checks it: the entry's key is of the headers' texts, the flags, the
+    compiler and torch. None for CUDA, and for a request that has no such header.
+    """
+    if request.target is Target.CUDA or HEADER not in request.sources:
+        return None
+    headers = {name: text for name, text in request.sources.items() if name.endswith(".h")}
+    compiled = f"{Path(HEADER).relative_to('include')}.gch"
+    text = _build_file(toolchain, compiled)
+    key = digest({"headers": headers, "build file": text, **machine_ingredients(toolchain)})
+
+    def make(folder: Path) -> None:
+        for name, header in headers.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(header, encoding="utf-8")
+        (folder / BUILD_FILE).write_text(text, encoding="utf-8")
+        run_ninja(toolchain.ninja, folder, "the bindings' header")
+
+    file = cached_file(NAME, key, compiled, make)
+    return file.parents[len(Path(compiled).parts) - 1]
+
+
+def _build_file(toolchain: Toolchain, compiled: str) -> str:
+    cxx = ninja_words([toolchain.cxx.path])
+    torch = ninja_words([toolchain.torch.include_folder])
+    return (
+        "rule compile\n"
+        f"  command = {cxx} {EMULATED_BINDING_FLAGS} -Iinclude -isystem {torch} "
+        "-x c++-header $in -o $out\n"
+        f"build {compiled}: compile {HEADER}\n"
+    )
