@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from fusegen.frontend import Source, elaborate, parse
 from fusegen.frontend.printing import source_text
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topological
+from fusegen.ir.graph import Attributes, AttributeValue, Graph, topological
 from fusegen.ir.integers import Integer
 from fusegen.passes.decompose import decompose
 from fusegen.testing.programs import model_sources
@@ -74,13 +74,13 @@ def test_examples(path: Path, dtype: DType) -> None:
 BODIES = {
     "numbers": "return x + 2 - -1.5 ** x, x * inf, where(x > nan, x, -0.0), x % 1e-30, x == True",
     "sizes": "return x / n, reshape(x, [n * h, 8]), sum(x) / (2 * n + h // 3), mul(n, h) * x",
-    "subscripts": "return x[:, 0], x[None, ..., 2:7:3], x[n - 1, :, None], x[:, :, 1:1], x[..., -1]",
-    "several results": "a, b = chunk(x, 2, dim=2)\n    c, _ = split(a, [1, 3], -1)\n    return b, c, a",
+    "subscripts": "return x[:, 0], x[None, ..., 2:7:3], x[n - 1, :, None], x[..., 1:1], x[..., -1]",
+    "several": "a, b = chunk(x, 2, dim=2)\n    c, _ = split(a, [1, 3], 2)\n    return b, c",
     "a value twice": "y = x * x\n    z = y\n    return z, y, y, x",
     "the input": "return x",
-    "texts and lists": "return gelu(x, approximate='tanh'), cat([x, x, to(x, int64)], dim=0)",
+    "texts and lists": "return gelu(x, approximate='tanh'), cat([x, to(x, int64)], dim=0)",
     "layers": "a = Linear(8, 3, bias=False)\n    b = Parameter([3], init=0.5)\n    return a(x) + b",
-    "a norm": "bn = BatchNorm1d(4)\n    c = x[:, :, :4]\n    return bn(reshape(c, [-1, 4])), bn.weight",
+    "a norm": "bn = BatchNorm1d(4)\n    c = reshape(x, [-1, 4])\n    return bn(c), bn.weight",
     "nothing in brackets": "return (x |> sum()) ** 2, where(True, x, 1)",
 }
 
