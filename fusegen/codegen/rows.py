@@ -8,6 +8,7 @@ from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.ir.integers import Integer
 from fusegen.plan.kernels import RowForm, RowMapping, RowPlan
 
 
@@ -37,7 +38,10 @@ class FormText:
 
 @dataclass(frozen=True)
 class RowText:
-    """What the skeleton `rows.cu.j2` fills in."""
+    """What the skeleton `rows.cu.j2` fills in.
+
+    `has_fixed_vectors` tells that the size that vectors lie along is a constant.
+    """
 
     kernel: KernelText
     forms: tuple[FormText, ...]
@@ -46,6 +50,7 @@ class RowText:
     vector: int
     even: tuple[str, ...]
     parts: int
+    has_fixed_vectors: bool
 
     @property
     def is_outer(self) -> bool:
@@ -57,7 +62,8 @@ class RowText:
         """How many neighbouring columns a thread may take at a time, the most first: fewer where a
         size that is known at run time only must be a multiple of them."""
         half = self.vector // 2
-        return (self.vector, half) if self.even and half > 2 else (self.vector,)
+        is_open = self.even or not self.has_fixed_vectors
+        return (self.vector, half) if is_open and half > 2 else (self.vector,)
 
     @property
     def uses_clusters(self) -> bool:
@@ -80,7 +86,14 @@ def rows_text(plan: RowPlan) -> RowText:
         plan.vector,
         tuple(scope.factor(size) for size in plan.even),
         plan.parts,
+        _vectored(plan).constant is not None,
     )
+
+
+def _vectored(plan: RowPlan) -> Integer:
+    """The size that vectors lie along."""
+    domain = plan.program.domain
+    return domain.rows if plan.forms[0].mapping is RowMapping.OUTER else domain.columns
 
 
 def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fusegen.ir.graph import Graph
 from fusegen.passes.common_values import share_common_values
 from fusegen.passes.decompose import decompose
+from fusegen.passes.inner_sums import sum_inner_dims_first
 from fusegen.passes.legality import check
 from fusegen.passes.library_operands import store_library_operands
 from fusegen.passes.private_chains import separate_reductions
@@ -30,6 +31,7 @@ PASSES = (
     Pass("store library operands", store_library_operands),
     Pass("share common values again", share_common_values),
     Pass("separate results", separate_results),
+    Pass("sum inner dims first", sum_inner_dims_first),
     Pass("separate reductions", separate_reductions),
 )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels import RowPlan
-from tests.emulated import Kernels, apply, graph, link, planned, value
+from tests.emulated import Kernels, apply, cuda_text, graph, link, planned, value
 
 WIDTH = 64
 
@@ -53,3 +54,15 @@ def test_moments_taken_a_vector_at_a_time_are_as_good_as_two_passes() -> None:
     assert abs(float(mean) / float(exact.mean()) - 1) < 2**-23
     variance, mean = kernels(torch.full((1 << 18,), 0.1))
     assert float(variance) == 0.0 and float(mean) == float(torch.tensor(0.1))
+
+
+def test_rows_of_half_vectors_are_wide() -> None:
+    """12 columns of 16 bits, known at run time only: vectors of 4 where 8 do not fit."""
+    x = value("x", "n", "width", dtype=DType.BFLOAT16)
+    plan = planned(graph([x], apply("sum", x, dim=1)))
+    assert "half_wide" in cuda_text(plan)
+    (kernels,) = link([plan], check=True)
+    for width in (8, 12, 13):
+        given = torch.arange(3 * width).reshape(3, width).to(torch.bfloat16)
+        (found,) = kernels(given, check=True)
+        assert torch.equal(found, given.float().sum(1).to(torch.bfloat16))

@@ -1,0 +1,69 @@
+"""Sums over images and channels begin with the pixels of each channel."""
+
+from __future__ import annotations
+
+import torch
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.record import Reduction
+from fusegen.passes import pipeline
+from fusegen.passes.inner_sums import sum_inner_dims_first
+from fusegen.plan.kernels import RowPlan
+from fusegen.plan.module import plan_module
+from fusegen.plan.phases import loads_of
+from tests.emulated import apply, graph, run, value
+
+X = value("x", "images", 6, "height", "width")
+
+
+def sums(model: Graph) -> list[tuple[int, ...]]:
+    return [
+        node.attributes.integers("dims")
+        for node in topological(model.roots)
+        if isinstance(node.operation, Reduction)
+    ]
+
+
+def both_ways(x: Node) -> Graph:
+    return graph(
+        [x], apply("sum", x, dim=(1, 2, 3)), apply("sum", apply("mul", x, x), dim=(0, 2, 3))
+    )
+
+
+def test_sums_along_different_dims_share_the_last() -> None:
+    found = sum_inner_dims_first(pipeline.run(both_ways(X)))
+    assert sorted(sums(found)) == [(0, 2, 3), (1, 2, 3), (2, 3), (2, 3)]
+    assert sum_inner_dims_first(found) is found
+
+
+def test_one_kernel_reads_what_both_sum() -> None:
+    steps = plan_module(pipeline.run(both_ways(X)), DType.FLOAT32).steps
+    programs = [step.program for step in steps if isinstance(step, RowPlan)]
+    read = [{load.buffer.name for load in loads_of(program.values)} for program in programs]
+    assert sum("x" in names for names in read) == 1
+
+
+def test_other_sums_stay() -> None:
+    same = graph(
+        [X], apply("sum", X, dim=(0, 2, 3)), apply("sum", apply("mul", X, X), dim=(0, 2, 3))
+    )
+    rows = graph([X], apply("sum", X, dim=(1, 2, 3)), apply("sum", X, dim=(0, 1)))
+    small = both_ways(value("x", "images", 6, 4, 4))
+    for model in (same, rows, small):
+        decomposed = pipeline.run(model)
+        assert sum_inner_dims_first(decomposed) is decomposed
+        assert len(sums(decomposed)) == 2
+
+
+def test_values() -> None:
+    x = torch.randn(3, 6, 5, 8, generator=torch.Generator().manual_seed(2))
+    over_channels, over_images = run(both_ways(X), [x], seed=1, check=True)
+    exact = x.double()
+    for found, truth in (
+        (over_channels, exact.sum((1, 2, 3))),
+        (over_images, exact.square().sum((0, 2, 3))),
+    ):
+        # 240 terms in float32, each rounded once and added in at most 240 steps.
+        bound = 240 * torch.finfo(torch.float32).eps * exact.abs().max() ** 2
+        assert bool(((found.double() - truth).abs() <= bound).all())
