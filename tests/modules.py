@@ -31,22 +31,27 @@ def reference(module: nn.Module, *inputs: Tensor) -> Any:
 
 def operators(module: nn.Module, *inputs: Tensor, mode: str = "_INFERENCE") -> Any:
     """A module's operators for these inputs: `differentiable` and `no_grad`."""
-    scope, chain, dtypes = _place(module, inputs, mode)
-    scope._load(chain, "", dtypes)
-    return scope._LOADED[chain.operator, dtypes]
+    scope, chain, form = _place(module, inputs, mode)
+    scope._load(chain, "_", form)
+    return scope._LOADED[f"{chain.operator}_{form.name}"]
 
 
 def derived(module: nn.Module, *inputs: Tensor, mode: str = "_INFERENCE") -> Any:
     """Those of its gradients: `forward`, which may be None, and `backward`."""
-    scope, chain, dtypes = _place(module, inputs, mode)
-    scope._load_derived(chain, "", dtypes)
-    return scope._DERIVED[chain.operator, dtypes]
+    scope, chain, form = _place(module, inputs, mode)
+    scope._load_derived(chain, "_", form)
+    return scope._DERIVED[f"{chain.operator}_{form.name}"]
 
 
-def _place(
-    module: nn.Module, inputs: tuple[Tensor, ...], mode: str
-) -> tuple[Any, Any, tuple[torch.dtype, ...]]:
+def form_for(module: nn.Module, *inputs: Tensor, mode: str = "_INFERENCE") -> Any:
+    """What its text says of the operators for these inputs."""
+    return _place(module, inputs, mode)[2]
+
+
+def _place(module: nn.Module, inputs: tuple[Tensor, ...], mode: str) -> tuple[Any, Any, Any]:
     scope = generated(module)
     members = "_members_training" if mode == "_TRAINING" else "_members"
     tensors = (*inputs, *(getattr(scope, members)(module) if hasattr(scope, members) else ()))
-    return scope, getattr(scope, mode), tuple(tensor.dtype for tensor in tensors)
+    chain = getattr(scope, mode)
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    return scope, chain, chain.forms[(autocast, *(tensor.dtype for tensor in tensors))]

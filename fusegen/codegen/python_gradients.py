@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fusegen.codegen.python_mode import Mode, dtype_texts, follower
+from fusegen.codegen.python_mode import Mode, dtype_texts, fixed_dtypes, follower
 from fusegen.codegen.python_reference import FunctionText, empty_text, result_type
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
-from fusegen.ops.twin import literal
 from fusegen.passes.differentiation import Differentiated, Origin
 
 
@@ -25,14 +24,14 @@ class EmptyText:
 
 @dataclass(frozen=True)
 class GradientText:
-    """How a mode is differentiated in some dtypes.
+    """How a mode is differentiated in some dtypes; `constant` is its name in the text.
 
     The backward takes the gradients of the results `outputs`, then what is `kept` of the arguments
     and the forward's results, counted through; it gives those of the arguments `targets`. `forward`
     is None where nothing is saved: then the mode's own operator is the forward.
     """
 
-    dtypes: tuple[str, ...]
+    constant: str
     outputs: tuple[int, ...]
     kept: tuple[int, ...]
     targets: tuple[int, ...]
@@ -40,21 +39,44 @@ class GradientText:
     backward: EmptyText
 
 
-def gradient_texts(mode: Mode, suffix: str) -> tuple[GradientText, ...]:
-    """The texts of a mode's derivatives, one for all dtypes in which they have the same structure;
-    `suffix` ends the functions' names."""
+def gradient_texts(mode: Mode, constant: str, suffix: str) -> dict[DType, GradientText]:
+    """The texts of a mode's derivatives by dtype, one for all in which they have the same
+    structure; `suffix` ends the functions' names."""
     alike: dict[object, dict[DType, Differentiated]] = {}
     for dtype, found in mode.derivatives.items():
         shapes = tuple(saved.node.shape for saved in found.forward.saved)
         alike.setdefault((found.sources, found.targets, shapes), {})[dtype] = found
-    return tuple(
-        _text(group, suffix if number == 1 else f"{suffix}_{number}")
-        for number, group in enumerate(alike.values(), start=1)
-    )
+    texts: dict[DType, GradientText] = {}
+    for number, group in enumerate(alike.values(), start=1):
+        end = "" if number == 1 else f"_{number}"
+        found = next(iter(group.values()))
+        made = _text(
+            f"{constant}{end}",
+            found,
+            _forward(f"_empty_forward{suffix}{end}", group),
+            _backward(f"_empty_backward{suffix}{end}", group),
+        )
+        texts |= dict.fromkeys(group, made)
+    return texts
 
 
-def _text(group: Mapping[DType, Differentiated], suffix: str) -> GradientText:
-    found = next(iter(group.values()))
+def autocast_gradient_text(found: Differentiated, constant: str, suffix: str) -> GradientText:
+    """The text of a derivative under autocast, where no dtype follows the module's."""
+    forward = found.forward
+    saving = literal_empty(f"_empty_forward{suffix}", forward, _arguments(forward))
+    backward = literal_empty(f"_empty_backward{suffix}", found.backward, found.backward.inputs)
+    return _text(constant, found, saving if forward.saved else None, backward)
+
+
+def literal_empty(name: str, graph: Graph, tensors: tuple[Node, ...]) -> EmptyText:
+    """What makes tensors like a graph's results, with a fixed dtype each."""
+    text = empty_text(graph, tensors, tensors[0], fixed_dtypes(graph.roots))
+    return EmptyText(name, text, result_type(len(graph.roots)))
+
+
+def _text(
+    constant: str, found: Differentiated, forward: EmptyText | None, backward: EmptyText
+) -> GradientText:
     first_result = len(_arguments(found.forward))
     first_saved = first_result + len(found.forward.roots) - len(found.forward.saved)
     positions = {
@@ -63,12 +85,12 @@ def _text(group: Mapping[DType, Differentiated], suffix: str) -> GradientText:
         Origin.SAVED: first_saved,
     }
     return GradientText(
-        dtypes=tuple(literal(dtype) for dtype in group),
+        constant=constant,
         outputs=tuple(s.index for s in found.sources if s.origin is Origin.OUTPUT_GRADIENT),
         kept=tuple(positions[s.origin] + s.index for s in found.sources if s.origin in positions),
         targets=found.targets,
-        forward=_forward(f"_empty_forward{suffix}", group),
-        backward=_backward(f"_empty_backward{suffix}", group),
+        forward=forward,
+        backward=backward,
     )
 
 

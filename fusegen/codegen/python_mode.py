@@ -9,6 +9,7 @@ from fusegen.codegen.python_reference import COMPUTE, DtypeText
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
 from fusegen.ops.twin import literal
+from fusegen.passes.autocast import Autocast
 from fusegen.passes.differentiation import Differentiated
 
 
@@ -18,7 +19,7 @@ class Mode:
     its graph as the user wrote it, elaborated for each dtype that the module can have. In the
     dtypes of `tf32` there is an operator with TF32 products beside the one with float32 products.
     `derivatives` are its forward and backward in each dtype, and empty where PyTorch differentiates
-    the reference instead.
+    the reference instead; `autocasts` those of the float32 module under kinds of autocast.
 
     All text is made from the graph for float32; the others tell which dtypes follow the module's.
     """
@@ -27,6 +28,7 @@ class Mode:
     graphs: Mapping[DType, Graph]
     tf32: tuple[DType, ...] = ()
     derivatives: Mapping[DType, Differentiated] = field(default_factory=dict)
+    autocasts: Mapping[Autocast, Differentiated] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -40,6 +42,11 @@ def dtype_texts(
     """The dtype of each of `nodes` of a graph, which `graphs` has for some dtypes of the module."""
     found = zip(*(nodes(graph) for graph in graphs.values()), strict=True)
     return tuple(_dtype_text(dict(zip(graphs, versions, strict=True))) for versions in found)
+
+
+def fixed_dtypes(nodes: tuple[Node, ...]) -> tuple[DtypeText, ...]:
+    """The dtypes of nodes, whatever the module's is."""
+    return tuple(literal(node.dtype) for node in nodes)
 
 
 def _dtype_text(versions: Mapping[DType, Node]) -> DtypeText:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.codegen.environment import environment
 from fusegen.codegen.host import LAST_BIT
 from fusegen.codegen.names import Names
-from fusegen.codegen.python_gradients import GradientText, gradient_texts
+from fusegen.codegen.python_gradients import (
+    EmptyText,
+    GradientText,
+    autocast_gradient_text,
+    gradient_texts,
+    literal_empty,
+)
 from fusegen.codegen.python_layers import member_statements
 from fusegen.codegen.python_mode import Mode, dtype_texts, follower
 from fusegen.codegen.python_reference import FunctionText, empty_text, reference_text, result_type
 from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.ops.twin import literal
+from fusegen.passes.autocast import Autocast
 
 DOCSTRING_WIDTH = 96
 # What the text of `forward` uses.
@@ -56,25 +63,39 @@ class MembersText:
 
 
 @dataclass(frozen=True)
+class FormText:
+    """A mode's operators for some dtypes of its arguments: what stands for those in the text, what
+    ends the operators' names, what makes empty results, whether there are some with TF32 products,
+    and the constant of its gradient."""
+
+    key: str
+    name: str
+    empty: str
+    tf32: bool
+    gradient: str
+
+
+@dataclass(frozen=True)
 class ModeText:
     """A mode's functions and what is known of its arguments; `visible` of its forward's results
-    are those that are not saved for the backward."""
+    are those that are not saved for the backward. There are `forms` for the module's dtypes, and
+    `autocasts`."""
 
     constant: str
     operator: str
     reference_name: str
     reference: FunctionText
-    empty_name: str
-    empty: FunctionText
+    empties: tuple[EmptyText, ...]
     docstring: str
     result_type: str
     arguments: tuple[str, ...]
     partial: tuple[str, ...]
     buffers: tuple[int, ...]
-    tf32: tuple[str, ...]
     members: MembersText | None
     visible: int
     gradients: tuple[GradientText, ...]
+    forms: tuple[FormText, ...]
+    autocasts: tuple[FormText, ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +125,7 @@ class ModuleText:
     modes: tuple[ModeText, ...]
     derived: bool
     referenced: bool
+    autocasts: bool
     last_bit: int
     device: str
     libraries: Libraries | None
@@ -139,6 +161,7 @@ def module_source(
         modes=tuple(modes),
         derived=any(mode.gradients for mode in modes),
         referenced=not all(mode.gradients for mode in modes),
+        autocasts=any(mode.autocasts for mode in modes),
         last_bit=LAST_BIT,
         device=device,
         libraries=libraries,
@@ -160,20 +183,39 @@ def shown_name(node: Node) -> str:
 
 def _mode(name: str, mode: Mode) -> ModeText:
     suffix = "" if name == "inference" else f"_{name}"
+    constant = f"_{name.upper()}"
+    empty = f"_empty_results{suffix}"
     tensors = operator_tensors(mode.graph)
     own = dtype_texts(mode.graphs, operator_tensors)
     results = dtype_texts(mode.graphs, lambda graph: graph.roots)
+    returned = result_type(len(mode.graph.roots))
+    gradients = gradient_texts(mode, f"{constant}_GRADIENT", suffix)
+    under = {
+        context: autocast_gradient_text(
+            found, f"{constant}_GRADIENT_{context.name.upper()}", f"{suffix}_{context.name}"
+        )
+        for context, found in mode.autocasts.items()
+    }
     return ModeText(
-        constant=f"_{name.upper()}",
+        constant=constant,
         operator=mode.operator,
         reference_name=f"reference{suffix}",
         reference=reference_text(mode.graph, tensors),
-        empty_name=f"_empty_results{suffix}",
-        empty=empty_text(mode.graph, tensors, follower(tensors, own), results),
+        empties=(
+            EmptyText(
+                empty, empty_text(mode.graph, tensors, follower(tensors, own), results), returned
+            ),
+            *(
+                literal_empty(
+                    f"{empty}_{context.name}", _visible(found.forward), _tensors(found.forward)
+                )
+                for context, found in mode.autocasts.items()
+            ),
+        ),
         docstring="What the kernels compute, in PyTorch."
         if not mode.graph.updates
         else "The same in training: also each batch norm's mean and unbiased variance.",
-        result_type=result_type(len(mode.graph.roots)),
+        result_type=returned,
         arguments=tuple(
             f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
         ),
@@ -183,11 +225,42 @@ def _mode(name: str, mode: Mode) -> ModeText:
             for number, node in enumerate(tensors)
             if _role(node) is Role.BUFFER and node.dtype.is_float
         ),
-        tf32=tuple(literal(dtype) for dtype in mode.tf32),
         members=_members(f"_members{suffix}", tensors),
         visible=len(mode.graph.roots),
-        gradients=gradient_texts(mode, suffix),
+        gradients=tuple(dict.fromkeys((*gradients.values(), *under.values()))),
+        forms=tuple(
+            FormText(
+                literal(dtype),
+                dtype.value,
+                empty,
+                dtype in mode.tf32,
+                gradients[dtype].constant if dtype in gradients else "None",
+            )
+            for dtype in mode.graphs
+        ),
+        autocasts=tuple(
+            FormText(
+                f"_under_autocast({constant}_ARGUMENTS, {_context(context)})",
+                context.name,
+                f"{empty}_{context.name}",
+                False,
+                gradient.constant,
+            )
+            for context, gradient in under.items()
+        ),
     )
+
+
+def _context(context: Autocast) -> str:
+    return ", ".join((literal(context.dtype), *map(str, context.low)))
+
+
+def _visible(forward: Graph) -> Graph:
+    return replace(forward, saved=())
+
+
+def _tensors(graph: Graph) -> tuple[Node, ...]:
+    return (*graph.inputs, *graph.tensors)
 
 
 def _partial(graph: Graph, tensors: tuple[Node, ...]) -> tuple[str, ...]:

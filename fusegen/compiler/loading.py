@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fusegen.compiler.specialisation import MODULE_DTYPES, Specialisation
-from fusegen.compiler.variant import make_variant, tf32_dtypes, variant_keys
+from fusegen.compiler.variant import autocast_keys, make_variant, tf32_dtypes, variant_keys
 from fusegen.frontend import Source, parse
 from fusegen.frontend.elaborate import ArgumentValue
+from fusegen.ops.autocast import Device
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.request import BuildRequest, Target
 
@@ -54,15 +55,18 @@ def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Bl
     """What the runtime needs to make modules of a specialisation."""
     from fusegen.runtime.generated_module import Blueprint
 
-    keys = {key.name(chosen): key for key in variant_keys(chosen, MODULE_DTYPES)}
+    device = Device.CUDA if target is Target.CUDA else Device.CPU
+    autocasts = chosen.autocasts(device)
+    variants = (*variant_keys(chosen, MODULE_DTYPES), *autocast_keys(chosen, autocasts))
+    keys = {key.name(chosen): key for key in variants}
 
     def request(name: str) -> BuildRequest:
         architectures = default_architectures() if target is Target.CUDA else ()
         return make_variant(chosen, keys[name]).request(target, architectures, check)
 
-    device = "cuda" if target is Target.CUDA else "cpu"
+    text = chosen.python_source(device.value, None, tf32_dtypes(keys.values()), autocasts=autocasts)
     return Blueprint(
-        text=chosen.python_source(device, None, tf32_dtypes(keys.values())),
+        text=text,
         class_name=chosen.name,
         key=f"{target.value} {check}",
         request=request,

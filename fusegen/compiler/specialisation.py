@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import combinations
 
 from fusegen import __version__
 from fusegen.codegen.names import snake_case
@@ -18,12 +19,18 @@ from fusegen.frontend import Elaboration, Program, Source, elaborate, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.ops.autocast import Device
+from fusegen.ops.record import OperationError
+from fusegen.passes.autocast import Autocast, autocast
 from fusegen.passes.differentiation import Differentiated, differentiate
 
 # PyTorch's dispatcher takes no more of an operator.
 OPERATOR_ARGUMENTS = 64
 # The dtypes that inputs and parameters which pin none may have.
 MODULE_DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)
+# Up to so many inputs there are operators for all mixtures of dtypes in which they may arrive under
+# autocast.
+MIXED_INPUTS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +64,12 @@ class Specialisation:
         """What is allowed but likely a mistake."""
         return self._elaboration(DType.FLOAT32, False).warnings
 
-    def graph(self, dtype: DType, *, training: bool) -> Graph:
-        """The graph in a dtype and mode, with the tensors that its operator takes."""
+    def graph(self, dtype: DType, *, training: bool, under: Autocast | None = None) -> Graph:
+        """The graph in a dtype and mode, with the tensors that its operator takes; of a float32
+        module `under` autocast, its `autocasts` tell which."""
         graph = self._elaboration(dtype, training).graph
-        return replace(graph, tensors=operator_tensors(graph)[len(graph.inputs) :])
+        graph = replace(graph, tensors=operator_tensors(graph)[len(graph.inputs) :])
+        return graph if under is None else autocast(graph, under)
 
     @cached_property
     def modes(self) -> tuple[bool, ...]:
@@ -84,16 +93,40 @@ class Specialisation:
         """A mode's operators' name, without the dtype."""
         return f"{self.stem}_training" if training else self.stem
 
-    def derivative(self, dtype: DType, training: bool) -> Differentiated | None:
+    def derivative(
+        self, dtype: DType, training: bool, under: Autocast | None = None
+    ) -> Differentiated | None:
         """The forward and backward in a dtype and mode; None where PyTorch has to differentiate the
         reference: an operation on the way has no gradient here, or no gradient flows at all."""
-        return _derivative(self, dtype, training)
+        return _derivative(self, dtype, training, under)
 
     def derivatives(self, training: bool) -> dict[DType, Differentiated]:
         """Those in all dtypes, if there are any in all of them."""
         found = {dtype: self.derivative(dtype, training) for dtype in MODULE_DTYPES}
         kept = {dtype: version for dtype, version in found.items() if version is not None}
         return kept if len(kept) == len(found) else {}
+
+    def autocasts(self, device: Device) -> tuple[Autocast, ...]:
+        """The kinds of autocast on a kind of device for which the float32 module has operators:
+        all where its graphs allow them and have gradients, else none, and PyTorch's operations run.
+        """
+        given, other = (
+            self.graph(dtype, training=False).inputs for dtype in (DType.FLOAT32, DType.FLOAT16)
+        )
+        follow = [i for i, (x, y) in enumerate(zip(given, other, strict=True)) if x.type != y.type]
+        # Further mixtures of many inputs' dtypes are not worth their text.
+        counts = range(len(follow) + 1) if len(follow) <= MIXED_INPUTS else (0, len(follow))
+        found = [
+            Autocast(device, dtype, low)
+            for dtype in (DType.BFLOAT16, DType.FLOAT16)
+            for count in counts
+            for low in combinations(follow, count)
+        ]
+        try:
+            derivatives = [self.derivative(DType.FLOAT32, t, u) for t in self.modes for u in found]
+        except OperationError:
+            return ()
+        return () if None in derivatives else tuple(found)
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -112,12 +145,14 @@ class Specialisation:
         libraries: Libraries | None,
         tf32: Mapping[bool, tuple[DType, ...]] | None = None,
         gradients: bool = True,
+        autocasts: tuple[Autocast, ...] = (),
     ) -> str:
         """The Python module around the operators; `tf32` tells for each mode, whether training,
         the dtypes in which there is an operator with TF32 products, too. Without `gradients`,
-        PyTorch differentiates the reference."""
+        PyTorch differentiates the reference. `autocasts` are those that there are operators for."""
         evaluation, *training = (
-            self._mode(mode, (tf32 or {}).get(mode, ()), gradients) for mode in self.modes
+            self._mode(mode, (tf32 or {}).get(mode, ()), gradients, autocasts)
+            for mode in self.modes
         )
         return module_source(
             evaluation,
@@ -127,21 +162,35 @@ class Specialisation:
             libraries=libraries,
         )
 
-    def _mode(self, training: bool, tf32: tuple[DType, ...], gradients: bool) -> Mode:
+    def _mode(
+        self,
+        training: bool,
+        tf32: tuple[DType, ...],
+        gradients: bool,
+        autocasts: tuple[Autocast, ...],
+    ) -> Mode:
         return Mode(
             self.operator(training),
             {dtype: self._elaboration(dtype, training).graph for dtype in MODULE_DTYPES},
             tf32,
             self.derivatives(training) if gradients else {},
+            {
+                under: found
+                for under in autocasts
+                for found in [self.derivative(DType.FLOAT32, training, under)]
+                if found is not None
+            },
         )
 
     def _elaboration(self, dtype: DType, training: bool) -> Elaboration:
         return _elaborated(self, dtype, training)
 
 
-@lru_cache(maxsize=64)
-def _derivative(chosen: Specialisation, dtype: DType, training: bool) -> Differentiated | None:
-    found = differentiate(chosen.graph(dtype, training=training))
+@lru_cache(maxsize=128)
+def _derivative(
+    chosen: Specialisation, dtype: DType, training: bool, under: Autocast | None
+) -> Differentiated | None:
+    found = differentiate(chosen.graph(dtype, training=training, under=under))
     # One argument of a backward is no tensor.
     return found if found is not None and len(found.sources) < OPERATOR_ARGUMENTS else None
 

@@ -19,6 +19,7 @@ from fusegen.ir.graph import Graph
 from fusegen.ir.integers import Integer, product
 from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
+from fusegen.passes.autocast import Autocast
 from fusegen.plan.kernels import LibraryPlan, ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.needs import needed_for
@@ -64,24 +65,26 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class VariantKey:
-    """Which of a model's operators: its dtype, its mode, how it does float32 products, and what it
-    computes."""
+    """Which of a model's operators: its dtype, its mode, how it does float32 products, what it
+    computes, and under which autocast, if any."""
 
     dtype: DType
     training: bool
     precision: Precision = Precision.HIGHEST
     part: Part = Part.RESULTS
+    under: Autocast | None = None
 
     def name(self, chosen: Specialisation) -> str:
         """The operator's name, put together as the generated module does."""
         version = "_tf32" if self.precision is Precision.HIGH else ""
-        return f"{chosen.operator(self.training)}{self.part.value}{version}_{self.dtype.value}"
+        form = self.dtype.value if self.under is None else self.under.name
+        return f"{chosen.operator(self.training)}{self.part.value}{version}_{form}"
 
     def graph(self, chosen: Specialisation) -> Graph:
         """What it computes, before the passes."""
         if self.part is Part.RESULTS:
-            return chosen.graph(self.dtype, training=self.training)
-        derivative = chosen.derivative(self.dtype, self.training)
+            return chosen.graph(self.dtype, training=self.training, under=self.under)
+        derivative = chosen.derivative(self.dtype, self.training, self.under)
         assert derivative is not None
         return derivative.forward if self.part is Part.FORWARD else derivative.backward
 
@@ -108,11 +111,24 @@ def variant_keys(
     return tuple(keys)
 
 
-def _gradient_parts(chosen: Specialisation, dtype: DType, training: bool) -> list[Part]:
+def autocast_keys(chosen: Specialisation, autocasts: Iterable[Autocast]) -> tuple[VariantKey, ...]:
+    """The operators of a float32 model under these kinds of autocast, which it must have. Their
+    products are none of float32."""
+    return tuple(
+        VariantKey(DType.FLOAT32, training, part=part, under=under)
+        for under in autocasts
+        for training in chosen.modes
+        for part in (Part.RESULTS, *_gradient_parts(chosen, DType.FLOAT32, training, under))
+    )
+
+
+def _gradient_parts(
+    chosen: Specialisation, dtype: DType, training: bool, under: Autocast | None = None
+) -> list[Part]:
     """A backward, and a forward where it saves something, if the mode has gradients of its own."""
     if not chosen.derivatives(training):
         return []
-    derivative = chosen.derivative(dtype, training)
+    derivative = chosen.derivative(dtype, training, under)
     assert derivative is not None
     return [Part.FORWARD, Part.BACKWARD] if derivative.forward.saved else [Part.BACKWARD]
 

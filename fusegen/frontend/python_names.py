@@ -34,21 +34,24 @@ _GLOBALS = """
 Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError
 any bool ctypes dict enumerate find_libraries float functools getattr hasattr int isinstance iter
 len list min next nn object range reference reference_training staticmethod str super threading
-torch tuple type zip _Chain _DERIVED _DEVICE _DTYPES _Derived _FOLDER _Gradient _INFERENCE
-_INFERENCE_ARGUMENTS _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING _TRAINING_ARGUMENTS
-_all_dtypes _allows_tf32 _autograd _autograd_of_reference _empty_backward _empty_backward_2
-_empty_backward_3 _empty_backward_4 _empty_backward_training _empty_backward_training_2
-_empty_backward_training_3 _empty_backward_training_4 _empty_forward _empty_forward_2
-_empty_forward_3 _empty_forward_4 _empty_forward_training _empty_forward_training_2
-_empty_forward_training_3 _empty_forward_training_4 _empty_results _empty_results_training _given
-_in_training _load _load_derived _mark_results _members _members_training _operators _refuse
-_refuse_second_derivative _run _saves _update_statistics _wanted_bit _wanted_only
+torch tuple type zip _Chain _DERIVED _DEVICE _DTYPES _Derived _Dtypes _FOLDER _Form _Gradient
+_INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING _allows_tf32 _autograd
+_autograd_of_reference _by_dtype _given _in_training _load _load_derived _mark_results _members
+_members_training _operators _refuse _refuse_second_derivative _run _saves _under_autocast
+_update_statistics _wanted_bit _wanted_only
 """
+# How further ones begin, of which there are as many as a model has dtypes and kinds of autocast.
+_PREFIXES = ("_empty_", "_INFERENCE_", "_TRAINING_")
 MODULE_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
-MODULE_GLOBALS = frozenset(_GLOBALS.split())
+_NAMED_GLOBALS = frozenset(_GLOBALS.split())
 
 # What the constructor takes beside the model's arguments, as the layers of torch.nn do.
 CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype"})
+
+
+def is_module_global(name: str) -> bool:
+    """Whether the generated module's text may use a global of that name."""
+    return name in _NAMED_GLOBALS or name.startswith(_PREFIXES)
 
 
 def check_member(name: str, span: Span) -> None:
@@ -65,7 +68,7 @@ def check_member(name: str, span: Span) -> None:
 
 def check_model(name: str, span: Span) -> None:
     """Raise Problem for a model that cannot be a class of its name."""
-    if name in MODULE_GLOBALS:
+    if is_module_global(name):
         raise Problem(
             f"'{name}' cannot be the name of a model: the generated Python module uses that name",
             span,

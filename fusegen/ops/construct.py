@@ -58,7 +58,7 @@ def call(record: Record, operands: Sequence[Operand | None], **attributes: Attri
     `OperationError` for what the operation does not accept.
     """
     kept = [operand for operand in operands if operand is not None]
-    nodes = _as_nodes(kept)
+    nodes = as_nodes(kept)
     if isinstance(record, Pointwise) and record.floating:
         nodes = _to_floats(nodes)
     complete = Attributes(tuple(_complete(record, operands, attributes)))
@@ -111,7 +111,8 @@ def _coerced(parameter: Parameter, value: AttributeValue) -> AttributeValue:
     return value
 
 
-def _as_nodes(operands: Sequence[Operand]) -> list[Node]:
+def as_nodes(operands: Sequence[Operand]) -> list[Node]:
+    """Operands as nodes: numbers as constants of the dtype that they have among the tensors."""
     tensors = [o.type for o in operands if isinstance(o, Node) and not is_number(o)]
     dtype = result_dtype(tensors) if tensors else None
     return [_as_node(operand, dtype) for operand in operands]

@@ -15,7 +15,8 @@ from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.errors import FusegenError
 from fusegen.frontend import Source
-from fusegen.frontend.python_names import MODULE_GLOBALS
+from fusegen.frontend.python_names import is_module_global
+from fusegen.ops.autocast import Device
 from fusegen.runtime.request import Target
 from tests.modules import load, operators
 
@@ -31,7 +32,8 @@ model Norm(eps=0.001):
 
 
 def text_of(source: Source, **arguments: int) -> str:
-    return Specialisation.of(source, None, arguments).python_source("cuda", None)
+    chosen = Specialisation.of(source, None, arguments)
+    return chosen.python_source("cuda", None, autocasts=chosen.autocasts(Device.CUDA)[:1])
 
 
 def lint(text: str, *command: str) -> str:
@@ -108,9 +110,14 @@ def test_no_class_hides_what_the_text_uses() -> None:
     is refused as a model's name."""
     chosen = Specialisation.of(Source("norm.fuse", BATCH_NORM), None, {})
     libraries = Libraries({"norm_float32": "norm"}, "fusegen compile", "build it", "emulator.so")
-    for text in (chosen.python_source("cpu", libraries), chosen.python_source("cuda", None)):
+    autocasts = chosen.autocasts(Device.CUDA)
+    assert len(autocasts) == 4
+    for text in (
+        chosen.python_source("cpu", libraries),
+        chosen.python_source("cuda", None, autocasts=autocasts),
+    ):
         used = _defined(ast.parse(text)) | _builtins(ast.parse(text))
-        assert used - {"Norm", "annotations"} <= MODULE_GLOBALS
+        assert all(map(is_module_global, used - {"Norm", "annotations"}))
 
 
 def _defined(module: ast.Module) -> set[str]:

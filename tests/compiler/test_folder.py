@@ -73,11 +73,13 @@ import torch, product
 torch.set_float32_matmul_precision("high")
 module = product.Product()
 module(torch.ones(3, 4))
-print(*(name for name, _ in product._LOADED))
+print(*product._LOADED)
 """
 
 
-@pytest.mark.parametrize(("precisions", "loaded"), [((), "product"), (("medium",), "product_tf32")])
+@pytest.mark.parametrize(
+    ("precisions", "loaded"), [((), "product_float32"), (("medium",), "product_tf32_float32")]
+)
 def test_a_setting_that_was_not_built_has_full_precision(
     precisions: tuple[str, ...], loaded: str, tmp_path: Path
 ) -> None:

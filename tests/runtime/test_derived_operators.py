@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fusegen.codegen.host import wanted_bit
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
-from tests.modules import derived, generated, load, operators
+from tests.modules import derived, form_for, generated, load, operators
 from tests.runtime.plain import CHAIN, closeness, inputs, pair
 
 BATCH_NORM = """\
@@ -45,7 +45,7 @@ each_case = pytest.mark.parametrize("name", CASES)
 def backward_arguments(module: nn.Module, given: Sequence[Tensor], mode: str) -> list[Tensor]:
     """What a backward takes: gradients of ones with strides of 0, then what is kept."""
     scope = generated(module)
-    gradient = getattr(scope, mode).gradients[given[0].dtype]
+    gradient = form_for(module, *given, mode=mode).gradient
     found = derived(module, *given, mode=mode)
     members = "_members_training" if mode == "_TRAINING" else "_members"
     tensors = [*given, *(getattr(scope, members)(module) if hasattr(scope, members) else ())]
@@ -83,7 +83,7 @@ def test_fakes_are_like_the_kernels_results(name: str, dtype: torch.dtype) -> No
     module = load(text)().to(dtype)
     given = tuple(tensor.to(dtype) for tensor in given)
     scope = generated(module)
-    gradient = getattr(scope, mode).gradients[dtype]
+    gradient = form_for(module, *given, mode=mode).gradient
     taken = backward_arguments(module, given, mode)
     found = derived(module, *given, mode=mode)
     for wanted in range(1, 1 << len(gradient.targets)):
