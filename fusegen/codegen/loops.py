@@ -62,7 +62,8 @@ class VectorLoop:
         if not self.is_contiguous(load.offset):
             if self._access(load.offset) is Access.UNIFORM:
                 return self._shared(load)
-            self._prepare_divisions((load.offset, *load.coordinates))
+            strided = load.buffer in self.scope.strided
+            self._prepare_divisions((load.offset, *(load.coordinates if strided else ())))
             return scalar_load(self.scope)(load)
         if load not in self.vectors:
             variable = self.scope.names.fresh(f"{name}_vector")
