@@ -2,75 +2,85 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
+from fusegen.cli.diagnostics import print_diagnostics
 from fusegen.errors import FusegenError, SourceError
 from fusegen.frontend import Source, elaborate, parse
+from fusegen.frontend.program import Program
+from fusegen.testing import source_fuzzing
+from fusegen.testing.mutations import SEEDS, mutated
+from fusegen.testing.source_fuzzing import fault_of, faults, main, reduced
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RICH = """# A program with a bit of everything.
-model Main(n=8, heads=2, scale=1e-3, mode="tanh", flag=True):
-    input x: [b, n]
-    input mask: bool[b, 1]
-    hidden = 2 * n // heads
-    block = Block(n, hidden)
-    bias = Parameter([n], init=0.5)
-    left, right = chunk(x, 2, dim=-1)
-    y = where(mask, x |> block |> gelu(mode), -inf) / sqrt(n)
-    z = cat([left[:, 0:2], right[..., None, ::2][:, 0]], dim=1) |> softmax(dim=1)
-    return y * bias + x ** 2 @ transpose(block.fc.weight, 0, 1), (z > 0) & flag, -f(x, t=scale)
-
-model Block(dim, hidden):
-    input x: [b, dim]
-    norm = BatchNorm1d(dim)
-    fc = Linear(dim, dim, bias=False)
-    shift = Buffer([hidden])
-    return x |> norm |> fc
-
-fn f(u, t=2):
-    s, _ = u * t, u
-    return s % 3 - mean(u, dim=1, keepdim=True)
-"""
-PROGRAMS = [RICH, *(path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.rglob("*.fuse")))]
-PIECES = [
-    *("(", ")", "[", "]", ",", ":", "=", "==", "|>", "+", "-", "*", "**", "@", "/", "//", "%"),
-    *(".", "...", "\n", "    ", "\t", "#", '"', "'", "0", "-1", "1e400", "2.5", "x", "n", "b"),
-    *("None", "True", "inf", "nan", "model", "fn", "input", "return", "and", "not", "relu"),
-    *("Linear", "Block", "float32", "reshape(x, [b, -1])", "sum(x)", "x.T", "é", "\x00"),
-]
 
 
-@st.composite
-def mutated_programs(draw: st.DrawFn) -> str:
-    text = draw(st.sampled_from(PROGRAMS))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.integers(0, 6)))
-        piece = draw(
-            st.one_of(
-                st.sampled_from(PIECES),
-                st.sampled_from(text.split() or [""]),
-                st.just(""),
-                st.text(max_size=3),
-            )
-        )
-        text = text[:start] + piece + text[end:]
-    return text
+@pytest.mark.parametrize("text", SEEDS)
+def test_seeds_are_right(text: str) -> None:
+    assert elaborate(parse(Source("seed.fuse", text))).graph.outputs
 
 
-@settings(max_examples=300)
-@given(mutated_programs(), st.booleans())
-def test_only_errors_for_people(text: str, training: bool) -> None:
-    try:
-        elaborate(parse(Source("mutated.fuse", text)), training=training)
-    except SourceError as failure:
-        lines = failure.source.splitlines() or [""]
-        for diagnostic in failure.diagnostics:
-            assert diagnostic.message and diagnostic.span is not None
-            assert 1 <= diagnostic.span.line <= len(lines) + 1
-            assert diagnostic.span.column >= 1
-    except FusegenError as failure:
-        assert failure.message
+def test_the_frontend_copes_with_any_source() -> None:
+    assert faults(seed=1, count=400) == []
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_mutated_examples(training: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """In both modes, and what the command line shows of their errors."""
+    random = Random(2)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.rglob("*.fuse"))]
+    shown = 0
+    for _ in range(150):
+        text = mutated(random, texts)
+        try:
+            elaborate(parse(Source("mutated.fuse", text)), training=training)
+        except SourceError as failure:
+            print_diagnostics(failure.filename, failure.source, failure.diagnostics)
+            shown += 1
+        except FusegenError as failure:
+            assert failure.message
+    assert shown > 50
+    assert capsys.readouterr().err.count("mutated.fuse:") >= shown
+
+
+def test_the_same_seed_gives_the_same_sources() -> None:
+    first, second = Random(3), Random(3)
+    texts = [mutated(first) for _ in range(20)]
+    assert [mutated(second) for _ in range(20)] == texts
+    assert len(set(texts)) == 20
+
+
+def break_parser(monkeypatch: pytest.MonkeyPatch, on: str) -> None:
+    def parse_or_fail(source: Source) -> Program:
+        if on in source.text:
+            raise KeyError(on)
+        return parse(source)
+
+    monkeypatch.setattr(source_fuzzing, "parse", parse_or_fail)
+
+
+def test_a_crash_is_found_and_reduced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    break_parser(monkeypatch, on="heads=2")
+    assert main(["--sources", "1"]) == 1
+    printed = capsys.readouterr().out
+    assert "KeyError: 'heads=2'\n'heads=2'\n" in printed
+    assert printed.endswith("250 sources, 1 kinds of faults\n")
+
+
+def test_a_hang_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse_for_ever(source: Source) -> Program:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(source_fuzzing, "parse", parse_for_ever)
+    assert "does not come to an end" in (fault_of("model", seconds=1) or "")
+
+
+def test_reduction_leaves_what_is_needed() -> None:
+    assert reduced("abcdefghij" * 9, lambda text: set("ajc") <= set(text)) == "jac"
