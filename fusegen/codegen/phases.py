@@ -27,7 +27,7 @@ from fusegen.plan.expressions import (
     Select,
     Size,
 )
-from fusegen.plan.kernels import Kept, Phase, RowProgram
+from fusegen.plan.kernels import ColumnSum, Kept, Phase, RowProgram
 from fusegen.plan.phases import state_holders
 
 
@@ -100,7 +100,10 @@ class ReductionText:
 
 @dataclass(frozen=True)
 class PhaseText:
-    """One pass over the columns: `prelude` is computed once a row, ahead of the loop."""
+    """One pass over the columns: `prelude` is computed once a row, ahead of the loop.
+
+    `stores` tells that it leaves something of each column.
+    """
 
     prelude: tuple[str, ...]
     reductions: tuple[ReductionText, ...]
@@ -124,13 +127,24 @@ class StateText:
 
 
 @dataclass(frozen=True)
+class SumText:
+    """Sums over rows: the array of a thread's vectors, an element's type, and where they go."""
+
+    name: str
+    type: str
+    target: str
+
+
+@dataclass(frozen=True)
 class ProgramText:
-    """A row program's text: its phases, what is computed and stored once a row, its states."""
+    """A row program's text: its phases, what is computed and stored once a row, its states, its
+    sums over rows."""
 
     phases: tuple[PhaseText, ...]
     row_lines: tuple[str, ...]
     row_stores: tuple[str, ...]
     states: tuple[StateText, ...]
+    sums: tuple[SumText, ...]
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -161,6 +175,7 @@ def program_text(
     ahead: bool = False,
     even: tuple[Integer, ...] = (),
     across: bool = False,
+    keeps_sums: bool = True,
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
@@ -169,9 +184,9 @@ def program_text(
     state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
     ahead of all else. With `across`, a vector's elements belong to neighbouring rows from `own_row`
     on instead of columns: states and results are arrays, and all that a row needs is computed where
-    it is used.
+    it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`.
     """
-    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across)
+    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across, keeps_sums)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -188,7 +203,7 @@ def program_text(
         )
         for s in program.states
     )
-    return ProgramText(phases, writer.row.drain(), row_stores, states)
+    return ProgramText(phases, writer.row.drain(), row_stores, states, tuple(writer.sums))
 
 
 class _Writer:
@@ -202,11 +217,13 @@ class _Writer:
         ahead: bool,
         even: tuple[Integer, ...],
         across: bool,
+        keeps_sums: bool,
     ) -> None:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
-        self.even, self.across = even, across
+        self.even, self.across, self.keeps_sums = even, across, keeps_sums
         self.state_of: dict[Reduced, str] = {}
+        self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
@@ -221,9 +238,8 @@ class _Writer:
             step, first = domain.row, "own_row"
         loop = VectorLoop(scope, step, first, self.vector, multiples, self.ahead)
         known = {kept.value: self.slots.read(kept, loop) for kept in phase.reads}
-        roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
         if not self.across:
-            self._hoist(roots, frozenset(known))
+            self._hoist(phase.roots, frozenset(known))
         prelude = self.row.drain()
         known |= self.row.known
         element = Statements(
@@ -236,6 +252,9 @@ class _Writer:
         )
         for store in phase.stores:
             element.lines.append(loop.store(store, element.value(store.value)))
+        for summed in phase.sums:
+            own = self._sum(summed, loop)
+            element.lines.append(f"{own}[element] += {element.value(summed.value)};")
         # All values first: a slot may change hands here, and its old value must have been read.
         writes = [(kept, element.value(kept.value)) for kept in phase.writes]
         for kept, text in writes:
@@ -250,7 +269,7 @@ class _Writer:
             mentions((*body, *loop.before, *loop.after), "column"),
             mentions(body, "row"),
             tuple(loop.loads),
-            bool(phase.stores),
+            bool(phase.stores or phase.sums),
         )
 
     def _feed(
@@ -288,6 +307,21 @@ class _Writer:
         return ReductionText(
             state, _state_type(holder), self.merge.format(state + own), tuple(results)
         )
+
+    def _sum(self, summed: ColumnSum, loop: VectorLoop) -> str:
+        """The vector of sums over rows at the thread's columns: in registers, or where it has too
+        many, in its own places in memory."""
+        target, dtype = self.scope.buffer(summed.buffer), compute_type(summed.buffer.dtype)
+        name = self.scope.names.fresh(f"{target}_own")
+        self.sums.append(SumText(name, dtype, target))
+        if self.keeps_sums:
+            return f"{name}[step]"
+        place = f"{target} + sums + first_column"
+        loop.before.append(
+            f"Vector<{dtype}, vector> {name} = load_vector<{dtype}, vector>({place});"
+        )
+        loop.after.append(f"store_vector({place}, {name});")
+        return name
 
     def _hoist(self, roots: tuple[Expression, ...], stop: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""

@@ -50,6 +50,7 @@ class RowText:
     vector: int
     even: tuple[str, ...]
     parts: int
+    blocks: int | None
     has_fixed_vectors: bool
 
     @property
@@ -86,6 +87,7 @@ def rows_text(plan: RowPlan) -> RowText:
         plan.vector,
         tuple(scope.factor(size) for size in plan.even),
         plan.parts,
+        plan.blocks,
         _vectored(plan).constant is not None,
     )
 
@@ -110,6 +112,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         ahead=True,
         even=plan.even,
         across=form.mapping is RowMapping.OUTER,
+        keeps_sums=form.most_columns is not None,
     )
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"

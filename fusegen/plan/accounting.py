@@ -67,9 +67,11 @@ def row_work(program: RowProgram, hints: SizeHints) -> Work:
         reads += _load_bytes(expressions, hints)
         flops += count * (_cost(expressions) + _push_cost(phase))
         writes += store_bytes(phase.stores, hints)
+        flops += count * len(phase.sums)
     row_values = tuple(store.value for store in program.row_stores)
     flops += rows * _cost(tuple(walk(row_values)))
-    states = sum(hints.value(state.buffer.bytes) for state in program.states)
+    left = (*(s.buffer for s in program.states), *(s.buffer for s in program.sums))
+    states = sum(hints.value(buffer.bytes) for buffer in left)
     return Work(reads, writes + states, flops)
 
 
@@ -83,8 +85,7 @@ def phase_expressions(phase: Phase) -> tuple[Expression, ...]:
     earlier phases reduced."""
     stop = {kept.value for kept in phase.reads}
     found: dict[Expression, None] = {}
-    roots = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
-    stack = [*reversed(roots)]
+    stack = [*reversed(phase.roots)]
     while stack:
         expression = stack.pop()
         if expression in found or expression in stop:

@@ -37,6 +37,17 @@ class StateStore:
 
 
 @dataclass(frozen=True)
+class ColumnSum:
+    """Add `value` to the sum of its column over the rows that a thread works on.
+
+    `buffer` has one sum for each column of each row that is worked on at once.
+    """
+
+    buffer: Buffer
+    value: Expression
+
+
+@dataclass(frozen=True)
 class Kept:
     """A value that one phase computes and later ones read: it stands in the row cache's `slot`."""
 
@@ -49,13 +60,21 @@ class Phase:
     """One pass over a row's columns.
 
     For each column it reads `reads` from the row cache, computes, writes `writes` to the cache and
-    `stores` to memory, and feeds `reductions`, whose results exist once the phase has ended.
+    `stores` to memory, adds to `sums`, and feeds `reductions`, whose results exist once the phase
+    has ended.
     """
 
     reductions: tuple[Reduced, ...]
     reads: tuple[Kept, ...]
     writes: tuple[Kept, ...]
     stores: tuple[Store, ...]
+    sums: tuple[ColumnSum, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Expression, ...]:
+        """What it computes for each column."""
+        reduced = (reduction.operand for reduction in self.reductions)
+        return (*reduced, *(s.value for s in self.stores), *(s.value for s in self.sums))
 
 
 @dataclass(frozen=True)
@@ -84,17 +103,28 @@ class RowProgram:
         return max(kept, default=0)
 
     @property
+    def sums(self) -> tuple[ColumnSum, ...]:
+        """The sums over rows, phase by phase."""
+        return tuple(s for phase in self.phases for s in phase.sums)
+
+    @property
+    def register_bytes(self) -> int:
+        """The bytes that a thread holds for each column: what is kept, and its sums."""
+        return self.kept_bytes + sum(s.buffer.dtype.itemsize for s in self.sums)
+
+    @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         stores = [s.buffer for phase in self.phases for s in phase.stores]
         stores += [s.buffer for s in self.row_stores]
-        return (*stores, *(s.buffer for s in self.states))
+        return (*stores, *(s.buffer for s in self.states), *(s.buffer for s in self.sums))
 
     @property
     def values(self) -> tuple[Expression, ...]:
         """What it computes: everything it reads hangs below these."""
         stores = [s.value for phase in self.phases for s in phase.stores]
         stores += [s.value for s in self.row_stores]
+        stores += [s.value for s in self.sums]
         return (*stores, *(r for phase in self.phases for r in phase.reductions))
 
 
@@ -139,6 +169,8 @@ class RowMapping(Enum):
 # Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
 BUSY_THREADS = 1024
 BUSY_BYTES = 128
+# Where a thread keeps sums over rows beside a row: 128 registers each.
+SUMMING_THREADS = 512
 
 
 @dataclass(frozen=True)
@@ -170,6 +202,8 @@ class RowForm:
         what is kept takes half of them."""
         if self.most_columns is None:
             return 1
+        if self.program.sums:
+            return max(1, SUMMING_THREADS // self.threads)
         if self.most_columns // self.lanes * self.program.kept_bytes > BUSY_BYTES:
             return 1
         return max(1, BUSY_THREADS // self.threads)
@@ -188,12 +222,15 @@ class RowPlan(KernelPlan):
     does. Each thread handles `vector` neighbouring columns at a time, or fewer where that does not
     divide the columns or one of the sizes `even`. With `parts` above 1, that
     many blocks share a row and leave partial states, which a second kernel merges in a fixed order.
+    A program with sums over rows is launched as `blocks` blocks, or clusters, whatever the rows:
+    each thread then meets the same columns again in every row that it works on.
     """
 
     forms: tuple[RowForm, ...]
     vector: int
     even: tuple[Integer, ...] = ()
     parts: int = 1
+    blocks: int | None = None
 
     @property
     def program(self) -> RowProgram:

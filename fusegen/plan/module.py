@@ -109,7 +109,7 @@ def _suffix(step: Step) -> str:
         return "_again"
     if isinstance(step, (ConvolutionPlan, ProductPlan)):
         return "_partial"
-    if isinstance(step, RowPlan) and step.program.states:
+    if isinstance(step, RowPlan) and (step.program.states or step.program.sums):
         return "_partial"
     return "_finish"
 

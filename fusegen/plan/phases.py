@@ -21,7 +21,7 @@ from fusegen.plan.expressions import (
     Size,
     walk,
 )
-from fusegen.plan.kernels import Kept, Phase, RowProgram, Store
+from fusegen.plan.kernels import ColumnSum, Kept, Phase, RowProgram, Store
 
 # An operation this cheap is computed again from kept operands rather than kept itself.
 CHEAP = 4
@@ -62,31 +62,34 @@ def build_program(
     *,
     keep: bool,
     source: Accumulator | None = None,
+    sums: tuple[ColumnSum, ...] = (),
 ) -> RowProgram:
     """The phases for given stores; `reductions` are wanted beyond those the stores depend on.
 
     With `keep`, values that several phases need are kept in the row cache where computing them
     again would cost a load or much arithmetic. A `source` stands in slot 0 from the start: the
-    tile of a matrix product.
+    tile of a matrix product. `sums` are taken over rows.
     """
-    roots = (*(s.value for s in element_stores), *(s.value for s in row_stores), *reductions)
+    per_column = (*(s.value for s in element_stores), *(s.value for s in sums))
+    roots = (*per_column, *(s.value for s in row_stores), *reductions)
     levels = Levels.of(roots, domain.column.alone)
     found = [e for e in walk(roots) if isinstance(e, Reduced)]
     last = max((levels.level[r] for r in found), default=0)
-    finals = max((levels.level[s.value] for s in element_stores), default=-1)
+    finals = max((levels.level[value] for value in per_column), default=-1)
     planned = [
         (
             tuple(r for r in found if levels.level[r] == number + 1),
             tuple(s for s in element_stores if levels.level[s.value] == number),
+            tuple(s for s in sums if levels.level[s.value] == number),
         )
         for number in range(max(last, finals + 1))
     ]
     kept = _Keeping(levels, enabled=keep, source=source)
-    needs = [(*(r.operand for r in red), *(s.value for s in st)) for red, st in planned]
+    needs = [Phase(red, (), (), st, su).roots for red, st, su in planned]
     choices = kept.choose(needs)
     phases = tuple(
-        Phase(red, reads, writes, st)
-        for (red, st), (reads, writes) in zip(planned, choices, strict=True)
+        Phase(red, reads, writes, st, su)
+        for (red, st, su), (reads, writes) in zip(planned, choices, strict=True)
     )
     return RowProgram(domain, phases, row_stores, slots=tuple(kept.slots))
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from fusegen.plan.evaluate import NotInKernel
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels import Step
-from fusegen.plan.strategies import convolution, elementwise, empty, library, product, rows
+from fusegen.plan.strategies import (
+    column_sums,
+    convolution,
+    elementwise,
+    empty,
+    library,
+    product,
+    rows,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ STRATEGIES = (
     Strategy("rows in one kernel", rows.plan),
     Strategy("rows in one kernel, variances in one pass", rows.plan_one_pass),
     Strategy("rows split across blocks", rows.plan_split),
+    Strategy("rows with sums over rows", column_sums.plan),
 )
 
 

@@ -10,7 +10,7 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.group import Context
-from fusegen.plan.kernels import BUSY_BYTES, RowForm, RowMapping, RowProgram
+from fusegen.plan.kernels import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping, RowProgram
 from fusegen.plan.phases import loads_of
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
 
@@ -25,6 +25,8 @@ WIDEST_CLUSTER = 8
 WARP_COLUMNS = 1024
 # Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
 KEPT_BYTES = BUSY_BYTES
+# The same where it keeps sums over rows, too.
+SUMMING_BYTES = 3 * KEPT_BYTES
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
@@ -108,9 +110,12 @@ class Layout:
         """The forms for rows of all lengths that there may be, the shortest rows first."""
         if self.is_fixed and not keeping.slots:
             return (self.looping(streaming),)
-        item = max(keeping.kept_bytes, DType.FLOAT32.itemsize)
-        most = max(self.vector, _power_of_two(KEPT_BYTES // item + 1) // 2)
+        item = max(keeping.register_bytes, DType.FLOAT32.itemsize)
+        budget = SUMMING_BYTES if keeping.sums else KEPT_BYTES
+        most = max(self.vector, _power_of_two(budget // item + 1) // 2)
         ways = [*self._ways(most)]
+        if keeping.sums:
+            ways = [way for way in ways if way.threads <= SUMMING_THREADS]
         if self.is_fixed:
             ways = [way for way in ways if way.lanes * way.most >= self.columns][:1]
         elif not keeping.slots:
@@ -199,8 +204,7 @@ def _weighted_accesses(program: RowProgram, context: Context) -> list[tuple[int,
     domain = program.domain
     touched: list[tuple[Buffer, Integer]] = []
     for phase in program.phases:
-        values = (*(r.operand for r in phase.reductions), *(s.value for s in phase.stores))
-        touched += [(x.buffer, x.offset) for x in loads_of(values)]
+        touched += [(x.buffer, x.offset) for x in loads_of(phase.roots)]
         touched += [(s.buffer, s.position) for s in phase.stores]
     found = []
     for buffer, position in dict.fromkeys(touched):

@@ -57,7 +57,7 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
         blocks = -(-context.hints.value(domain.rows) // layout.rows_a_block)
         if blocks < context.device.processors // 2:
             raise NotApplicable("few rows, over a size that may be large at run time")
-    return (_row_plan(group, layout.forms(keeping, streaming), layout, context),)
+    return (row_plan(group, layout.forms(keeping, streaming), layout, context),)
 
 
 def plan_split(group: Group, context: Context) -> tuple[RowPlan, ...]:
@@ -76,7 +76,7 @@ def plan_split(group: Group, context: Context) -> tuple[RowPlan, ...]:
     states = state_stores(reductions, context, domain, Integer.of(parts))
     partial = replace(program, states=tuple(dict.fromkeys(states.values())))
     first = replace(
-        _row_plan(group, (layout.looping(partial),), layout, context, parts),
+        row_plan(group, (layout.looping(partial),), layout, context, parts),
         why=f"few long rows: {parts} blocks share each and leave partial states",
     )
     return (first, finish(group, context, states, domain, Integer.of(parts)))
@@ -106,7 +106,7 @@ def finish(
     )
     program = build_program(merged, (), stores, (), keep=False)
     layout = Layout.of_lanes(program, context, WARP)
-    plan = _row_plan(group, (layout.looping(program),), layout, context)
+    plan = row_plan(group, (layout.looping(program),), layout, context)
     return replace(plan, why="merges the partial states of each row in a fixed order")
 
 
@@ -195,7 +195,7 @@ def _parts(domain: Domain, layout: Layout, context: Context) -> int:
     return max(1, min(wanted, columns // layout.least_part))
 
 
-def _row_plan(
+def row_plan(
     group: Group,
     forms: tuple[RowForm, ...],
     layout: Layout,

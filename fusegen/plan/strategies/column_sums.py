@@ -1,0 +1,206 @@
+"""Row kernels that sum over rows, too: the gradients of a normalisation and of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.integers import Integer
+from fusegen.ops.record import Monoid, Reduction, Reshape, View
+from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.coordinates import flatten, unflatten
+from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
+from fusegen.plan.expressions import Expression, PartialStates
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels import (
+    SUMMING_THREADS,
+    ColumnSum,
+    RowForm,
+    RowPlan,
+    Store,
+)
+from fusegen.plan.phases import build_program
+from fusegen.plan.strategies.row_forms import OUTER_LANES, Layout
+from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
+
+# Blocks beyond those that are busy at once, as a factor, that may be needed for each thread to
+# meet the same columns in every row.
+MOST_WAVES = 4
+
+
+def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
+    """Rows in one kernel, whose threads keep sums over the rows that they work on; a second kernel
+    adds these in a fixed order."""
+    cut = _Cut.of(group)
+    domain = domain_of(cut.rows)
+    width = _width(cut, domain)
+    evaluator = context.evaluator(group, domain=domain)
+    elements, row_stores = stores_of(cut.rows, context, evaluator)
+    values = {node: _summand(node, cut, evaluator) for node in cut.sums}
+    slots = width // _constant(domain.columns)
+
+    def forms_of(made: dict[Node, ColumnSum]) -> tuple[Layout, tuple[RowForm, ...]]:
+        sums = tuple(dict.fromkeys(made.values()))
+        keeping = build_program(domain, elements, row_stores, (), keep=True, sums=sums)
+        streaming = build_program(domain, elements, row_stores, (), keep=False, sums=sums)
+        layout = Layout.of(keeping, context)
+        if layout.is_outer:
+            raise NotApplicable("rows lie beside each other in memory")
+        return layout, layout.forms(keeping, streaming)
+
+    # How many sums there are depends on the form, and the form on the bytes of each.
+    layout, forms = forms_of(_column_sums(values, context, domain.columns))
+    form = forms[0]
+    if form.most_columns is None:
+        raise NotApplicable("a row is too long to keep it and sums over rows")
+    blocks = _blocks(form, slots, context)
+    made = _column_sums(values, context, domain.columns * (blocks * form.rows_a_block))
+    first = replace(
+        row_plan(cut.rows, forms_of(made)[1], layout, context),
+        covers=group.nodes,
+        blocks=blocks,
+        why=f"{len(form.program.phases)} passes over each row, {form.mapping.value}; read once "
+        "and kept in registers, as are sums over a block's rows",
+    )
+    parts = blocks * form.rows_a_block // slots
+    return (first, _finish(group, cut, context, made, Integer.of(width), Integer.of(parts)))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A group in two: what rows do, and the `sums` over rows with what follows them."""
+
+    rows: Group
+    sums: tuple[Node, ...]
+    finished: Group
+
+    @staticmethod
+    def of(group: Group) -> _Cut:
+        sums = tuple(node for node in group.having(Reduction) if _is_sum_over_rows(node))
+        after: set[Node] = set(sums)
+        for node in group.nodes:
+            if any(operand in after for operand in _operands(node)):
+                after.add(node)
+        if not sums:
+            raise NotApplicable("nothing is summed over rows")
+        before = tuple(node for node in group.nodes if node not in after)
+        return _Cut(
+            Group(before, tuple(r for r in group.results if r not in after)),
+            sums,
+            Group(
+                tuple(node for node in group.nodes if node in after),
+                tuple(r for r in group.results if r in after),
+            ),
+        )
+
+
+def _operands(node: Node) -> tuple[Node, ...]:
+    """The values that an operation reads, views looked through."""
+    found = []
+    stack = list(node.operands)
+    while stack:
+        operand = stack.pop()
+        found.append(operand)
+        if isinstance(operand.operation, (View, Reshape)):
+            stack.extend(operand.operands)
+    return tuple(found)
+
+
+def _is_sum_over_rows(node: Node) -> bool:
+    """Whether it sums over the first dims only."""
+    assert isinstance(node.operation, Reduction)
+    dims = node.attributes.integers("dims")
+    rank = node.operands[0].type.rank
+    is_leading = dims == tuple(range(len(dims))) and len(dims) < rank
+    return node.operation.monoid is Monoid.SUM and is_leading
+
+
+def _width(cut: _Cut, domain: Domain) -> int:
+    """How many sums there are of each kind: the columns of all rows between one row of the first
+    dims and the next."""
+    last = cut.rows.having(Reduction)[0]
+    dims, rank = last.attributes.integers("dims"), last.operands[0].type.rank
+    if dims != tuple(range(rank - len(dims), rank)):
+        raise NotApplicable("a row's columns are not its last dims")
+    widths = {node.type.count for node in cut.sums}
+    elements = {node.operands[0].type.count for node in cut.sums}
+    if len(widths) > 1 or elements != {domain.rows * domain.columns}:
+        raise NotApplicable("sums over rows run over other elements than the rows")
+    width = _constant(widths.pop())
+    if width % _constant(domain.columns):
+        raise NotApplicable("sums over rows end inside a row")
+    return width
+
+
+def _constant(size: Integer) -> int:
+    if size.constant is None:
+        raise NotApplicable("sums over rows need a size that is known at run time only")
+    return size.constant
+
+
+def _summand(node: Node, cut: _Cut, evaluator: Evaluator) -> Expression:
+    """What a sum over rows adds up, at the kernel's row and column."""
+    assert evaluator.domain is not None
+    first = cut.rows.having(Reduction)[0]
+    at = flatten(evaluator.domain_coordinates(first), first.operands[0].shape)
+    (operand,) = node.operands
+    return evaluator.at(operand, unflatten(at, operand.shape))
+
+
+def _column_sums(
+    values: dict[Node, Expression], context: Context, size: Integer
+) -> dict[Node, ColumnSum]:
+    """A workspace of `size` sums for each value; equal values share one."""
+    taken = {buffer.name for buffer in context.buffers.values()}
+    made: dict[Expression, ColumnSum] = {}
+    for node, value in values.items():
+        name = f"{context.buffers[node].name}_of_rows"  # as distinct as the sums' own names
+        while name in taken:
+            name = f"{name}_"
+        dtype = accumulator_dtype(node.dtype)
+        buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), dtype))
+        made.setdefault(value, ColumnSum(buffer, value))
+    return {node: made[value] for node, value in values.items()}
+
+
+def _blocks(form: RowForm, slots: int, context: Context) -> int:
+    """Enough blocks to fill the device, such that a thread meets the same of the `slots` rows
+    between one row of the first dims and the next again and again."""
+    at_once = context.device.processors * max(1, SUMMING_THREADS // form.threads)
+    wanted = max(1, at_once // form.cluster)
+    step = slots // gcd(slots, form.rows_a_block)
+    blocks = -(-wanted // step) * step
+    if blocks > MOST_WAVES * wanted:
+        raise NotApplicable("too many blocks would keep sums over rows")
+    return blocks
+
+
+def _finish(
+    group: Group,
+    cut: _Cut,
+    context: Context,
+    sums: dict[Node, ColumnSum],
+    width: Integer,
+    parts: Integer,
+) -> RowPlan:
+    """The kernel that adds up what blocks have left in a fixed order and does what follows."""
+    domain = Domain.of(width, parts)
+    position = domain.column * width + domain.row
+    states = {
+        node: PartialStates(
+            node.dtype, "sums", s.buffer, position, Monoid.SUM, accumulator_dtype(node.dtype)
+        )
+        for node, s in sums.items()
+    }
+    evaluator = context.evaluator(group, domain=domain, states=states)
+    stores = tuple(
+        Store(context.buffers[r], domain.row, evaluator.at(r, unflatten(domain.row, r.shape)))
+        for r in cut.finished.results
+    )
+    if any(result.type.count != width for result in cut.finished.results):
+        raise NotApplicable("a result is neither a sum over rows nor made from one")
+    program = build_program(domain, (), stores, (), keep=False)
+    layout = Layout(_constant(width), _constant(parts), True, True, 1, OUTER_LANES)
+    made = row_plan(cut.finished, (layout.looping(program),), layout, context)
+    return replace(made, why="adds up the sums that blocks have left, in a fixed order")
