@@ -17,8 +17,10 @@ def separate_reductions(graph: Graph) -> Graph:
     some of them too.
 
     No kernel does both, so that one would store the shared values for the other. With a copy each
-    computes them from what stands in memory anyway. A kernel that has two copies computes them
-    once. A value that is a result, or that a product or library reads, is stored and not copied.
+    computes them from what stands in memory anyway. The same holds before a reduction whose results
+    are reduced again: what needs those comes in a later kernel. A kernel that has two copies
+    computes them once. A value that is a result, or that a product or library reads, is stored and
+    not copied.
     """
     order = topological(graph.roots)
     stored = _stored(order, graph.roots)
@@ -31,16 +33,30 @@ def separate_reductions(graph: Graph) -> Graph:
     for reduction, chain in chains.items():
         for node in chain:
             directions.setdefault(node, set()).add(_direction(reduction))
+    reduced_again = {_base(node.operands[0]) for node in chains}
+    users = _users(order)
     done: dict[Node, Node] = {}
     for node in order:
         own = done
-        if any(len(directions[part]) > 1 for part in chains.get(node, ())):
+        alone = {node, *chains.get(node, ())}
+        is_apart = node in reduced_again and any(
+            users[part] - alone for part in chains.get(node, ())
+        )
+        if is_apart or any(len(directions[part]) > 1 for part in chains.get(node, ())):
             own = dict(done)
             for part in chains[node]:
                 own[part] = replace(part, operands=tuple(own[operand] for operand in part.operands))
         operands = tuple(own[operand] for operand in node.operands)
         done[node] = node if operands == node.operands else replace(node, operands=operands)
     return with_roots(graph, tuple(done[root] for root in graph.roots))
+
+
+def _users(order: tuple[Node, ...]) -> dict[Node, set[Node]]:
+    found: dict[Node, set[Node]] = {node: set() for node in order}
+    for node in order:
+        for operand in node.operands:
+            found[operand].add(node)
+    return found
 
 
 def _direction(reduction: Node) -> Hashable:

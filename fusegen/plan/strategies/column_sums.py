@@ -27,6 +27,8 @@ from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
 # Blocks beyond those that are busy at once, as a factor, that may be needed for each thread to
 # meet the same columns in every row.
 MOST_WAVES = 4
+# Multiprocessors that share a cluster come in lots of at least so many; those beyond stay idle.
+CLUSTER_PROCESSORS = 16
 
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
@@ -167,8 +169,10 @@ def _column_sums(
 def _blocks(form: RowForm, slots: int, context: Context) -> int:
     """Enough blocks to fill the device, such that a thread meets the same of the `slots` rows
     between one row of the first dims and the next again and again."""
-    at_once = context.device.processors * max(1, SUMMING_THREADS // form.threads)
-    wanted = max(1, at_once // form.cluster)
+    processors = context.device.processors
+    if form.cluster > 1:
+        processors = processors // CLUSTER_PROCESSORS * CLUSTER_PROCESSORS // form.cluster
+    wanted = processors * max(1, SUMMING_THREADS // form.threads)
     step = slots // gcd(slots, form.rows_a_block)
     blocks = -(-wanted // step) * step
     if blocks > MOST_WAVES * wanted:
