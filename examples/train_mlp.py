@@ -3,6 +3,7 @@ and plots both losses: they coincide.
 
 Needs scikit-learn for its handwritten digits, and matplotlib: `pip install '.[examples]'`. Runs the
 kernels on a GPU if there is one; else PyTorch's operations, or the kernels with --target emulate.
+With --autocast bfloat16 or float16, both are trained under autocast, float16 with scaled losses.
 """
 
 from __future__ import annotations
@@ -10,15 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import fusegen
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 
 MODEL = Path(__file__).parent / "digits_mlp.fuse"
 BATCH = 64
@@ -43,22 +39,34 @@ class PlainMlp(nn.Module):
 
 def digits(device: str) -> tuple[Tensor, Tensor]:
     """All 1797 images, one a row, of values from 0 to 1, and which digits they show."""
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     images = torch.tensor(data.images, dtype=torch.float32).flatten(1) / 16
     return images.to(device), torch.tensor(data.target).to(device)
 
 
-def train(module: nn.Module, images: Tensor, labels: Tensor, steps: int) -> list[float]:
+def train(
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    steps: int,
+    autocast: torch.dtype | None = None,
+) -> list[float]:
     """The loss of each step; the batches are the same in every call."""
+    device = images.device.type
+    scaler = torch.amp.GradScaler(device, enabled=autocast is torch.float16)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
     generator = torch.Generator().manual_seed(1)
     losses = []
     for _ in range(steps):
         chosen = torch.randint(0, len(images), (BATCH,), generator=generator).to(images.device)
-        loss = nn.functional.cross_entropy(module(images[chosen]), labels[chosen])
+        with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
+            loss = nn.functional.cross_entropy(module(images[chosen]), labels[chosen])
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         losses.append(loss.item())
     return losses
 
@@ -71,6 +79,11 @@ def accuracy(module: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 def plot(curves: dict[str, list[float]], path: Path) -> None:
     """Both curves, the second as dots on the first."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for (name, losses), style in zip(curves.items(), ("-", "."), strict=True):
         axes.plot(range(1, len(losses) + 1), losses, style, label=name)
@@ -84,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--target", choices=["cuda", "emulate"], default="cuda")
+    parser.add_argument("--autocast", choices=["bfloat16", "float16"])
     parser.add_argument("--plot", type=Path, default=Path("train_mlp.png"))
     options = parser.parse_args()
 
@@ -94,10 +108,13 @@ def main() -> None:
     torch.manual_seed(0)
     plain = PlainMlp().to(device)  # the same initial values, drawn in the same order
 
+    autocast = getattr(torch, options.autocast) if options.autocast else None
     images, labels = digits(device)
     curves = {}
     for name, module in (("generated", generated), ("plain", plain)):
-        curves[name] = train(module, images[:-TEST_IMAGES], labels[:-TEST_IMAGES], options.steps)
+        curves[name] = train(
+            module, images[:-TEST_IMAGES], labels[:-TEST_IMAGES], options.steps, autocast
+        )
         share = accuracy(module, images[-TEST_IMAGES:], labels[-TEST_IMAGES:])
         print(f"{name}: loss {curves[name][-1]:.6f}, accuracy on new images {share:.1%}")
     difference = max(abs(a - b) for a, b in zip(*curves.values(), strict=True))

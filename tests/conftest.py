@@ -4,6 +4,7 @@ hypothesis draws the same examples in every run, without a time limit on any."""
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 import hypothesis
@@ -24,6 +25,13 @@ def gpu_present() -> bool:
 
 
 @functools.cache
+def gpus_present() -> bool:
+    import torch
+
+    return torch.cuda.device_count() >= 2
+
+
+@functools.cache
 def nvcc_present() -> bool:
     try:
         find_nvcc()
@@ -32,13 +40,17 @@ def nvcc_present() -> bool:
     return True
 
 
-NEEDS: dict[str, Callable[[], bool]] = {"gpu": gpu_present, "nvcc": nvcc_present}
+NEEDS: dict[str, Callable[[], bool]] = {
+    "gpu": gpu_present,
+    "gpus": gpus_present,
+    "nvcc": nvcc_present,
+}
 """Each marker that names a need, and whether this machine meets it."""
 
 
 def left_out(config: pytest.Config) -> list[str]:
     """The markers whose tests are left out; one that the user's own `-m` names is not."""
-    asked_for = config.getoption("markexpr") or ""
+    asked_for = re.findall(r"\w+", config.getoption("markexpr") or "")
     return [name for name, present in NEEDS.items() if name not in asked_for and not present()]
 
 

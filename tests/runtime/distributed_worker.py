@@ -1,7 +1,9 @@
 """One of two processes of `test_distributed`: trains a generated chain on its share, and writes
 how far its gradients are from the single process's.
 
-Arguments: this process's rank, a file through which they meet, and the file for the results.
+Arguments: this process's rank, a file through which they meet, the file for the results, and the
+kind of device: on `cpu` they talk by gloo, for the emulated kernels and the reference; on `cuda` by
+NCCL, each with a GPU of its own.
 """
 
 from __future__ import annotations
@@ -27,36 +29,43 @@ ROWS = 6
 Gradients = Mapping[str, Tensor]
 
 
-def own_rows(x: Tensor, rank: int) -> Tensor:
-    return x.chunk(PROCESSES)[rank]
+def rows(module: nn.Module) -> Tensor:
+    """The inputs, where the module is."""
+    return inputs(rows=ROWS).to(next(module.parameters()).device)
+
+
+def own_rows(module: nn.Module, rank: int) -> Tensor:
+    return rows(module).chunk(PROCESSES)[rank]
 
 
 def single_process(plain: nn.Module) -> Gradients:
-    plain(inputs(rows=ROWS)).square().mean().backward()
+    plain(rows(plain)).square().mean().backward()
     return {name: p.grad for name, p in plain.named_parameters() if p.grad is not None}
 
 
 def by_batch(ours: nn.Module, rank: int, target: Target) -> Gradients:
     """Every process has all parameters and half of the rows."""
     module = DistributedDataParallel(ours)
-    module(own_rows(inputs(rows=ROWS), rank)).square().mean().backward()
+    module(own_rows(ours, rank)).square().mean().backward()
     return {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
 
 
 def by_batch_and_parameter(ours: nn.Module, rank: int, target: Target) -> Gradients:
     """Every process also keeps half of each parameter only."""
-    fully_shard(ours, mesh=init_device_mesh("cpu", (PROCESSES,)))
-    ours(own_rows(inputs(rows=ROWS), rank)).square().mean().backward()
+    own = own_rows(ours, rank)
+    fully_shard(ours, mesh=init_device_mesh(own.device.type, (PROCESSES,)))
+    ours(own).square().mean().backward()
     return {name: p.grad.full_tensor() for name, p in ours.named_parameters()}
 
 
 def by_column(ours: nn.Module, rank: int, target: Target) -> Gradients:
     """Every process has all rows and half of the columns: whole groups of the normalisation."""
     half = load(CHAIN, target)(num_groups=4 // PROCESSES, columns=24 // PROCESSES)
+    half.to(ours.weight.device)
     own = {name: value.chunk(PROCESSES)[rank] for name, value in ours.state_dict().items()}
     half.load_state_dict(own)
     # The mean over all columns is that of the halves' means.
-    (half(inputs(rows=ROWS)).square().mean() / PROCESSES).backward()
+    (half(rows(half)).square().mean() / PROCESSES).backward()
     found = {}
     for name, parameter in half.named_parameters():
         parts = [torch.empty_like(parameter) for _ in range(PROCESSES)]
@@ -72,15 +81,20 @@ WAYS: dict[str, Callable[[nn.Module, int, Target], Gradients]] = {
 }
 
 
-def main(rank: int, meeting: Path, results: Path) -> None:
+def main(rank: int, meeting: Path, results: Path, device: str) -> None:
     torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=PROCESSES
+        "nccl" if device == "cuda" else "gloo",
+        init_method=f"file://{meeting}",
+        rank=rank,
+        world_size=PROCESSES,
     )
     found: dict[str, dict[str, float]] = {}
-    for target in Target:
+    for target in Target if device == "cpu" else [Target.CUDA]:
         for way, gradients in WAYS.items():
-            ours, plain = pair(target)
+            ours, plain = (module.to(device) for module in pair(target))
             expected = single_process(plain)
             actual = gradients(ours, rank, target)
             assert actual.keys() == expected.keys()
@@ -88,8 +102,9 @@ def main(rank: int, meeting: Path, results: Path) -> None:
                 name: closeness(actual[name], expected[name]) for name in expected
             }
     results.write_text(json.dumps(found))
+    dist.barrier()  # neither leaves while the other still listens
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])

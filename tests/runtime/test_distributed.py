@@ -21,15 +21,14 @@ TOLERANCE = 100.0
 Errors = dict[str, dict[str, float]]
 
 
-@pytest.fixture(scope="module")
-def errors(tmp_path_factory: pytest.TempPathFactory) -> list[Errors]:
-    """How far each process's gradients are from the single process's, by target and way."""
-    folder = tmp_path_factory.mktemp("distributed")
+def gradients_errors(folder: Path, device: str) -> list[Errors]:
+    """How far each process's gradients are from the single process's, by target and way, on a kind
+    of device."""
     results = [folder / f"{rank}.json" for rank in range(PROCESSES)]
     module = "tests.runtime.distributed_worker"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", module, str(rank), str(folder / "meeting"), str(result)],
+            [sys.executable, "-m", module, str(rank), folder / "meeting", result, device],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
@@ -45,6 +44,11 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> list[Errors]:
             messages.append(f"killed after {SECONDS} s\n{process.communicate()[1]}")
     assert [p.returncode for p in processes] == [0] * PROCESSES, "\n".join(messages)
     return [json.loads(result.read_text()) for result in results]
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> list[Errors]:
+    return gradients_errors(tmp_path_factory.mktemp("distributed"), "cpu")
 
 
 @pytest.mark.parametrize("way", WAYS)
