@@ -14,7 +14,7 @@ from fusegen.ir.graph import Node, Role, TensorType
 from fusegen.ops.composite import products
 from fusegen.ops.composite.normalizations import STANDARDISE
 from fusegen.ops.construct import call
-from fusegen.ops.pointwise import arithmetic, functions
+from fusegen.ops.pointwise import activations, arithmetic, functions
 from fusegen.ops.record import OperationError, Record
 from fusegen.ops.registry import FUNCTIONS, PRIMITIVES
 from fusegen.passes.differentiation import differentiate
@@ -23,7 +23,7 @@ from tests.gradients import autograd_gradients, graph_gradients
 from tests.ops.examples import Example, build_node, examples_for, values_for
 from tests.reference import evaluate
 
-# autograd refuses floor_divide, where ours is 0 as for every rounding.
+# Neither side differentiates floor_divide.
 RECORDS = [
     record
     for record in dict.fromkeys((*FUNCTIONS.values(), *PRIMITIVES))
@@ -129,6 +129,20 @@ def test_standardise(over: tuple[int, ...]) -> None:
     x = value("x", 3, 4, 5, dtype=DType.FLOAT64)
     values = {x: torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator())}
     assert check(call(STANDARDISE, (x,), dims=over, eps=1e-3), [x], values)
+
+
+def test_floor_divide_is_left_to_pytorch_which_refuses() -> None:
+    x = value("x", 3, dtype=DType.FLOAT64)
+    assert differentiate(graph([x], call(arithmetic.FLOOR_DIVIDE, (x, 2.0)))) is None
+    leaf = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::floor_divide"):
+        (leaf // 2).sum().backward()
+
+
+def test_softsign_at_infinities() -> None:
+    x = value("x", 4, dtype=DType.FLOAT64)
+    infinite = torch.tensor([float("inf"), -float("inf"), float("nan"), 1e200])
+    assert check(call(activations.SOFTSIGN, (x,)), [x], {x: infinite.double()})
 
 
 def test_erfc() -> None:

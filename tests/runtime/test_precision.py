@@ -74,6 +74,21 @@ def test_compiled_module_follows_a_change(module: Any) -> None:
     assert results(compiled) == {FULL}
 
 
+def test_backward_follows_the_setting_when_it_runs() -> None:
+    """As eager's does, whatever the setting was at the forward."""
+    module = load(MODEL.replace("[8, 32]", "[12, 32]"))()
+    for other, setting, name in (
+        ("high", "highest", "product"),
+        ("highest", "high", "product_tf32"),
+    ):
+        torch.set_float32_matmul_precision(other)
+        y = module(torch.ones(20, 32))
+        torch.set_float32_matmul_precision(setting)
+        assert f"{name}_float32" not in generated(module)._DERIVED
+        y.sum().backward()
+        assert f"{name}_float32" in generated(module)._DERIVED
+
+
 def test_operator_with_tf32_is_loaded_when_first_needed() -> None:
     made = load(MODEL.replace("[8, 32]", "[10, 32]"))()
     results(made)

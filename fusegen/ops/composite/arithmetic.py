@@ -65,12 +65,21 @@ def _div(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.div(*operands)
 
 
+def _div_gradient(node: Node, gradient: Node) -> tuple[Node | None, ...]:
+    """PyTorch differentiates a rounded quotient here, to 0, but not `floor_divide`."""
+    if node.attributes["rounding_mode"] is not None:
+        return tuple(build.zeros(node.shape, gradient.dtype) for _ in node.operands)
+    assert arithmetic.DIVIDE.gradient is not None
+    return arithmetic.DIVIDE.gradient(build.div(*node.operands), gradient)
+
+
 DIV = composite(
     "div",
     (INPUT, OTHER, text("rounding_mode", None, ("floor", "trunc"))),
     _div,
     "torch.div({input:number}, {other:number}, rounding_mode={rounding_mode})",
     "The quotient, elementwise; that of integers is floating-point unless rounded.",
+    _div_gradient,
 )
 
 

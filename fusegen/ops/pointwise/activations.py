@@ -133,7 +133,9 @@ def _softplus(node: Node, gradient: Node) -> tuple[Node]:
 
 def _softsign(node: Node, gradient: Node) -> tuple[Node]:
     divisor = build.add(build.absolute(node.operands[0]), 1)
-    return (build.div(gradient, build.square(divisor)),)
+    slope = build.reciprocal(build.square(divisor))
+    # NaN where the value is, as by the quotient rule: at infinities.
+    return (build.mul(gradient, build.where(build.eq(node, node), slope, node)),)
 
 
 def _shrink(node: Node, gradient: Node) -> tuple[Node]:

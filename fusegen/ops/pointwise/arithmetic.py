@@ -125,8 +125,7 @@ FLOOR_DIVIDE = binary(
     "{input:operand} // {other:operand}",
     "The quotient rounded down, elementwise.",
     cost=16,
-    accepts=Accepts.NUMBERS,
-    gradient=_no_slope,
+    accepts=Accepts.NUMBERS,  # and no gradient: PyTorch refuses to differentiate it
 )
 TRUNCATE_DIVIDE = binary(
     "truncate_divide",
