@@ -18,6 +18,7 @@ from benchmarks.case import PRECISIONS, Case, Mode, Precision
 from benchmarks.ceilings import bandwidth, product_rate
 from benchmarks.measure import Bench, Compiler
 from benchmarks.overhead import host_microseconds
+from benchmarks.peak import peak_bytes
 from benchmarks.record import Record, this_machine
 from benchmarks.suites import SUITES
 from benchmarks.table import table
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ceilings=record.ceilings,
             peers={name: PEERS[name] for name in options.peers},
             peer_seconds=options.peer_seconds,
+            peak=peak_bytes,
         ),
         options.output,
     )

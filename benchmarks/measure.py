@@ -35,7 +35,8 @@ Compiler = Callable[[nn.Module], Callable[[Tensor], Any]]
 @dataclass(frozen=True)
 class Bench:
     """Where and how to measure: `clock` gives the GPU's time in ms and `host_clock` the host's in
-    µs; `peers` compile a plain module, each within `peer_seconds`."""
+    µs; `peers` compile a plain module, each within `peer_seconds`; `peak` gives the bytes that a
+    call allocates at most."""
 
     device: str
     clock: Clock
@@ -43,6 +44,7 @@ class Bench:
     ceilings: Mapping[str, float]
     peers: Mapping[str, Compiler]
     peer_seconds: float | None = None
+    peak: Callable[[Callable[[], object]], int] | None = None
 
     def measure(self, case: Case, precision: Precision, mode: Mode) -> Row:
         """The row of a case."""
@@ -70,6 +72,7 @@ class Bench:
         call = _calls(x, incoming, mode)
         candidates = {"fusegen": call(generated), "eager": call(plain)}
         refused = self._add_peers(candidates, plain, call)
+        memory = {name: self.peak(one) for name, one in candidates.items()} if self.peak else {}
         for name, yardstick in case.beside.items():
             candidates[name] = _beside(yardstick, plain, x)
         size, work = _work(case, plain, x, result, mode)
@@ -92,6 +95,7 @@ class Bench:
             bound=max(ERROR_FACTOR * eager, ERROR_UNITS * torch.finfo(precision.dtype).eps),
             deterministic=deterministic,
             complete=complete,
+            memory=memory,
         )
 
     def _add_peers(

@@ -20,6 +20,7 @@ class Row:
     `times` has each candidate's median in `unit`, "ms" on the GPU or "us" on the host; `refused`
     the peers that could not be timed, and why. `floor` in ms is the least time that `bytes` and
     `operations` allow on this card, None for the host's time. Errors are relative to float64.
+    `memory` is the peak of what a candidate's call allocates, in bytes.
     """
 
     suite: str
@@ -37,6 +38,7 @@ class Row:
     bound: float
     deterministic: bool
     complete: bool
+    memory: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -104,6 +104,18 @@ def test_a_wrong_gradient_is_wrong_in_training_only() -> None:
     assert not row(WrongGradient, TRAINING).right
 
 
+def test_peak_of_each_candidate() -> None:
+    calls: list[object] = []
+
+    def peak(call: Callable[[], object]) -> int:
+        calls.append(call())
+        return len(calls)
+
+    found = replace(BENCH, peak=peak).measure(case(), PRECISIONS["float32"], TRAINING)
+    assert found.memory == {"fusegen": 1, "eager": 2}
+    assert not row(Plain).memory
+
+
 def test_bytes_operations_and_floor() -> None:
     """48 inputs, 36 parameters and 24 results of 4 bytes; in training all of them again, and the
     inputs' and parameters' gradients."""

@@ -42,7 +42,7 @@ RECORD = Record(
     MACHINE,
     {"bandwidth": 3e12},
     [
-        made_up("one", 0.24),
+        made_up("one", 0.24, memory={"fusegen": 5 * 10**7, "eager": 9 * 10**7, "product": 10**6}),
         made_up("two", 0.2, error=1.0),
         made_up("three", 9.0, suite="overhead", unit="us", floor=None),
     ],
@@ -62,6 +62,7 @@ def test_table() -> None:
         for name in ("one", "two", "three")
     )
     assert "A card, torch 2.11, 2026-01-02, abc" in found
+    assert " 50 " in one and " 90 " in one and " 1 " not in one
     assert "0.24" in one and "75%" in one and "1.25x" in one
     assert "WRONG" in two and "%" not in two and "x" not in two.split("WRONG")[1]
     assert " 9 " in three and "us" in three and "%" not in three
