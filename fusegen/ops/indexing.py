@@ -9,7 +9,7 @@ from enum import Enum
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import ONE, ZERO, Integer, IntegerLike, is_never_negative
 from fusegen.ops import build
-from fusegen.ops.inference import normal_dim
+from fusegen.ops.inference import dim_to_cut
 from fusegen.ops.parameters import INPUT, integer
 from fusegen.ops.record import Macro, OperationError, Parameter, ParameterKind
 
@@ -127,7 +127,7 @@ def _even_lengths(size: int, length: int) -> list[int]:
 
 def _chunk(operands: tuple[Node, ...], attributes: Attributes) -> tuple[Node, ...]:
     (x,) = operands
-    dim = normal_dim(attributes.integer("dim"), x.type.rank)
+    dim = dim_to_cut("chunk", attributes.integer("dim"), x.type.rank)
     chunks = attributes.integer("chunks")
     if chunks < 1:
         raise OperationError(f"chunks is {chunks}, and must be 1 or more")
@@ -139,7 +139,7 @@ def _chunk(operands: tuple[Node, ...], attributes: Attributes) -> tuple[Node, ..
 
 def _split(operands: tuple[Node, ...], attributes: Attributes) -> tuple[Node, ...]:
     (x,) = operands
-    dim = normal_dim(attributes.integer("dim"), x.type.rank)
+    dim = dim_to_cut("split", attributes.integer("dim"), x.type.rank)
     size = _constant_size(x, dim, "split")
     wanted = attributes["split_size_or_sections"]
     if isinstance(wanted, int):

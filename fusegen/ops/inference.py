@@ -109,6 +109,13 @@ def normal_dim(dim: int, rank: int) -> int:
     return dim % limit
 
 
+def dim_to_cut(name: str, dim: int, rank: int) -> int:
+    """The dim that `name` takes a part of, counted from 0: a scalar has none."""
+    if not rank:
+        raise OperationError(f"{name} takes a part of a dim, and a scalar has none")
+    return normal_dim(dim, rank)
+
+
 def normal_dims(dims: AttributeValue, rank: int) -> tuple[int, ...]:
     """The reduced dims, sorted and counted from 0; None and the empty tuple stand for all."""
     if dims is None or dims == ():

@@ -1,12 +1,16 @@
-"""`python -m fusegen.testing.fuzzing`: random models through the whole compiler, to find its
-faults. What fails is reduced to a small program and printed."""
+"""`python -m fusegen.testing.fuzzing`: random models through the whole compiler, forward and
+backward, to find its faults. What fails is reduced to a small program and printed."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,53 +21,141 @@ from fusegen.errors import SourceError
 from fusegen.frontend import Source
 from fusegen.testing.case import Case
 from fusegen.testing.checks import Unsuitable, check_case
+from fusegen.testing.processes import each
 from fusegen.testing.programs import model_sources
+from fusegen.testing.reduction import reduced
 from fusegen.testing.strategies import model_cases
 from fusegen.testing.subject import Subject
 
 CASES_EACH = 3
+PROGRAMS_TOGETHER = 5
+REDUCTION_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A program that fails, the case that shows it if there is one, and what is wrong."""
+
+    text: str
+    case: Case | None
+    what: str
+
+    @property
+    def kind(self) -> str:
+        """What failures that are likely the same fault have in common."""
+        lines = self.what.strip().splitlines()
+        if self.what.startswith("Traceback"):  # its last lines that are no frames
+            lines = ["; ".join(line for line in lines[1:] if not line.startswith(" "))]
+        return re.sub(r"^\w+: (?=\d+ of)|\d+", "", lines[0])
+
+    def __str__(self) -> str:
+        lines = (f"# {line}" for line in [*self.what.splitlines(), repr(self.case)])
+        return "\n".join([*lines, "", self.text])
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many models were tried, on how many cases PyTorch could compute, and what failed."""
+
+    programs: int
+    cases: int
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One process's share of a search."""
+
+    seed: int
+    seconds: float
+    target: str
+    reduction_seconds: float = REDUCTION_SECONDS
 
 
 def check_program(text: str, cases: st.DataObject, target: str) -> int:
-    """Check a model on a few drawn cases: how many PyTorch could compute. AssertionError shows
-    the case and the program where they differ."""
-    subject = Subject.of(Source("drawn.fuse", text), target=target)
+    """Check a model on a few drawn cases: how many PyTorch could compute. AssertionError shows the
+    program and the case where they differ."""
     checked = 0
-    for _ in range(CASES_EACH):
-        try:
-            case: Case = cases.draw(model_cases(subject))
-            finding = check_case(subject, case)
-        except (Unsuitable, SourceError):  # a cast may fit one dtype of the module only
-            continue
-        assert finding is None, f"{finding}\n{case}\n{text}"
+    for failure in _checks(text, cases, target):
+        assert failure is None, str(failure)
         checked += 1
     return checked
 
 
-def fuzz(seconds: float, seed: int, target: str) -> tuple[int, int]:
-    """Draw models for some time: how many there were, and on how many cases they were checked.
-    Raises for the first that fails, once it is as small as the time allows."""
+def _checks(text: str, cases: st.DataObject, target: str) -> Iterator[Failure | None]:
+    """What is wrong, for each drawn case that PyTorch can compute."""
+    case = None
+    try:
+        subject = Subject.of(Source("drawn.fuse", text), target=target)
+        for _ in range(CASES_EACH):
+            case = None
+            try:
+                case = cases.draw(model_cases(subject))
+                finding = check_case(subject, case)
+            except (Unsuitable, SourceError):  # a cast may fit one dtype of the module only
+                continue
+            yield Failure(text, case, str(finding)) if finding else None
+    except Exception:
+        yield Failure(text, case, traceback.format_exc())
+
+
+def explore(search: Search) -> Tally:
+    """Draw models for some time, and reduce what fails."""
     start = time.monotonic()
-    programs = checked = 0
-    rounds = 0
-    while time.monotonic() - start < seconds:
+    programs = cases = rounds = 0
+    found: dict[str, Failure] = {}
 
-        def one(text: str, cases: st.DataObject) -> None:
-            nonlocal programs, checked
-            checked += check_program(text, cases, target)
-            programs += 1
+    def one(text: str, drawn: st.DataObject) -> None:
+        nonlocal programs, cases
+        if time.monotonic() - start > search.seconds:
+            return
+        programs += 1
+        for failure in _checks(text, drawn, search.target):
+            cases += 1
+            if failure is not None:
+                found.setdefault(failure.kind, failure)
+                break
 
+    while time.monotonic() - start < search.seconds:
         chosen: Any = settings(
-            max_examples=10,
+            max_examples=PROGRAMS_TOGETHER,
             deadline=None,
             database=None,
-            print_blob=False,
-            phases=(Phase.generate, Phase.shrink),
+            phases=(Phase.generate,),  # hypothesis would stop at what fails first
             suppress_health_check=tuple(HealthCheck),
         )
-        chosen(seeded(seed * 1_000_003 + rounds)(given(model_sources(), st.data())(one)))()
+        chosen(seeded(search.seed * 1_000_003 + rounds)(given(model_sources(), st.data())(one)))()
         rounds += 1
-    return programs, checked
+    return Tally(programs, cases, tuple(_reduced(f, search) for f in found.values()))
+
+
+def _reduced(failure: Failure, search: Search) -> Failure:
+    if failure.case is None:
+        return failure
+    last = failure
+
+    def is_failing(text: str, case: Case) -> bool:
+        nonlocal last
+        now = failure_of(text, case, search.target)
+        if now is None or now.kind != failure.kind:
+            return False
+        last = now
+        return True
+
+    reduced(failure.text, failure.case, is_failing, search.reduction_seconds)
+    return last
+
+
+def failure_of(text: str, case: Case, target: str) -> Failure | None:
+    """What is wrong with a model on one case; None where PyTorch cannot compute it either."""
+    try:
+        subject = Subject.of(Source("drawn.fuse", text), target=target)
+        finding = check_case(subject, case)
+    except (Unsuitable, SourceError):
+        return None
+    except Exception:
+        return Failure(text, case, traceback.format_exc())
+    return Failure(text, case, str(finding)) if finding else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,15 +163,29 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m fusegen.testing.fuzzing", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: 600)")
     parser.add_argument("--seed", type=int, default=0, help="which models (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--target", choices=("emulate", "cuda"), default="emulate")
+    parser.add_argument("--output", type=Path, help="folder for a file of each failing model")
     chosen = parser.parse_args(arguments)
-    try:
-        programs, checked = fuzz(chosen.seconds, chosen.seed, chosen.target)
-    except AssertionError as failure:
-        print(failure)
-        return 1
-    print(f"{programs} models agree with PyTorch on {checked} cases")
-    return 0
+    searches = [
+        Search(chosen.seed * 10_007 + number, chosen.seconds, chosen.target)
+        for number in range(chosen.jobs)
+    ]
+    programs = cases = 0
+    failures: dict[str, Failure] = {}
+    for tally in each(explore, searches, chosen.jobs):
+        programs, cases = programs + tally.programs, cases + tally.cases
+        for failure in tally.failures:
+            if failure.kind in failures:
+                continue
+            failures[failure.kind] = failure
+            print(f"{failure}\n")
+            if chosen.output:
+                chosen.output.mkdir(parents=True, exist_ok=True)
+                path = chosen.output / f"failure_{len(failures)}.fuse"
+                path.write_text(str(failure), encoding="utf-8")
+    print(f"{programs} models on {cases} cases, {len(failures)} kinds of failures")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

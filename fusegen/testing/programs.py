@@ -18,19 +18,48 @@ from fusegen.ir.graph import TensorType
 WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 16, 17, 24, 32, 33, 40)
 NUMBERS = ("0.5", "2", "-1.5", "3", "1e-3")
 UNARY = (
-    *("neg", "abs", "sign", "square", "exp", "exp2", "expm1", "log1p", "sin", "cos", "tanh", "erf"),
-    *("floor", "ceil", "trunc", "round", "sigmoid", "logsigmoid", "relu", "relu6", "leaky_relu"),
-    *("elu", "selu", "celu", "gelu", "silu", "mish", "softplus", "softsign", "softshrink"),
-    *("hardshrink", "tanhshrink", "hardtanh", "hardsigmoid", "hardswish", "clone", "sqrt", "rsqrt"),
-    *("reciprocal", "log", "isnan", "isfinite", "logical_not", "flatten", "squeeze"),
+    *("neg", "abs", "sign", "square", "exp", "exp2", "expm1", "log1p", "sin", "cos", "tan", "tanh"),
+    *("erf", "floor", "ceil", "trunc", "round", "sigmoid", "logsigmoid", "relu", "relu6", "selu"),
+    *("leaky_relu(0.2)", "elu(1.5)", "celu(alpha=0.7)", "gelu", 'gelu(approximate="tanh")', "silu"),
+    *("mish", "softplus", "softplus(2, threshold=3)", "softsign", "softshrink(0.3)", "hardshrink"),
+    *("tanhshrink", "threshold(0.1, -2)", "hardtanh(-0.5, 0.5)", "hardsigmoid", "hardswish"),
+    *("clone", "sqrt", "rsqrt", "reciprocal", "log", "log2", "log10", "isnan", "isinf", "isfinite"),
+    *(
+        "logical_not",
+        "bitwise_not",
+        "round(decimals=1)",
+        "flatten",
+        "squeeze(dim=-1)",
+        "own",
+        "Mish()",
+    ),
+    *("sum", "mean", "amax", "argmin", "norm", "logsumexp(dim=(-2, -1))", "var(correction=0)"),
 )
-BINARY = ("+", "-", "*", "/", "**", "//", "%", "==", "<", ">=", "!=", "@")
-FUNCTIONS_OF_TWO = ("maximum", "minimum", "remainder", "logical_and", "logical_xor")
+BINARY = ("+", "-", "*", "/", "**", "//", "%", "==", "<", ">=", "!=", "@", "&", "|", "^")
+FUNCTIONS_OF_TWO = (
+    *("maximum", "minimum", "remainder", "logical_and", "logical_xor", "own_of_two", "add", "bmm"),
+)
 REDUCTIONS = (
     *("sum", "mean", "amax", "amin", "var", "std", "norm", "logsumexp", "prod", "argmax", "argmin"),
+    *("any", "all"),
 )
 ALONG = ("softmax", "log_softmax")
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int64")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int8", "bool")
+# What a program can call.
+FUNCTIONS = """
+fn own(t, a=0.5) = t * sigmoid(a * t)
+
+fn own_of_two(s, t):
+    both = s + t
+    return both / (1 + abs(both))
+"""
+BLOCK = """
+model Block(width):
+    input x: [m, width]
+    norm = LayerNorm(width)
+    fc = Linear(width, width)
+    return x + (x |> norm |> fc |> gelu)
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +80,8 @@ class _Program:
 
     def text(self, returned: str) -> str:
         body = [*self.inputs, *self.lines, f"return {returned}"]
-        return "\n    ".join(["model Drawn():", *body]) + "\n"
+        text = "\n    ".join(["model Drawn():", *body]) + "\n"
+        return text + FUNCTIONS * ("own" in text) + BLOCK * ("Block" in text)
 
     def add(self, *lines: str) -> bool:
         """Add lines, of which the last defines a value; False if the frontend refuses them."""
@@ -67,21 +97,23 @@ class _Program:
 
 
 @st.composite
-def model_sources(draw: st.DrawFn, *, most_operations: int = 12) -> str:
+def model_sources(draw: st.DrawFn, *, most_operations: int = 30) -> str:
     """The text of a model `Drawn` of up to `most_operations` operations, with one to three results
     and the symbolic sizes `n` and, for images, `h`."""
     width = draw(st.sampled_from(WIDTHS))
-    if draw(st.booleans()):
-        program = _Program([f"input x: [n, {width}]", f"input y: [n, {width}]"])
-    else:
-        program = _Program([f"input x: [n, {width}, h, 5]", f"input y: [n, {width}, h, 5]"])
-    for line in program.inputs:
+    shape = f"[n, {width}]" if draw(st.booleans()) else f"[n, {width}, h, 5]"
+    third = draw(st.sampled_from(("", "", f"[{width}, 5]", "int64[n, 1]", "bool[n, 1]", "[]")))
+    inputs = [f"input x: {shape}", f"input y: {shape}", *([f"input z: {third}"] if third else [])]
+    program = _Program(inputs)
+    for line in inputs:
         name = line.split()[1].rstrip(":")
         typed = elaborate(parse(Source("drawn.fuse", program.text(name)))).graph
         program.values.append(Value(name, typed.outputs[0].node.type))
-    for number in range(draw(st.integers(1, most_operations))):
+    few = draw(st.booleans())  # faults of few operations are found sooner in small models
+    count = draw(st.integers(1, min(most_operations, 6) if few else most_operations))
+    for number in range(count):
         program.add(*draw(_lines(program, f"v{number}")))
-    computed = [value.name for value in program.values[2:]] or ["x + y"]
+    computed = [value.name for value in program.values[len(inputs) :]] or ["x + y"]
     others = draw(st.lists(st.sampled_from(computed), max_size=2, unique=True))
     return program.text(", ".join(dict.fromkeys([computed[-1], *others])))
 
@@ -152,6 +184,8 @@ def _norm(draw: st.DrawFn, x: Value, y: Value, name: str) -> tuple[str, ...]:
         f"RMSNorm({last}, eps=0.1)": f"rms_norm({x.name}, ({last},), eps=0.1)",
         f"GroupNorm({groups}, {channels})": f"group_norm({x.name}, {groups}, eps=0.1)",
         f"BatchNorm{rank or 1}d({channels})": f"{x.name} - mean({x.name}, dim=0)",
+        f"InstanceNorm{rank or 1}d({channels}, affine=True)": f"instance_norm({x.name}, eps=0.1)",
+        f"Block({last})": f"own({x.name}, 2)",
     }
     layer = draw(st.sampled_from(sorted(layers)))
     if draw(st.booleans()):
@@ -166,7 +200,12 @@ def _product(draw: st.DrawFn, x: Value, y: Value, name: str) -> tuple[str, ...]:
         f"{name}_layer = Linear({last}, {width})": f"{name}_layer({x.name})",
         f"{name}_weight = Parameter([{last}, {width}])": f"{x.name} @ {name}_weight",
         f"{name}_layer = Conv2d({_size(x, 1)}, {width}, 3, padding=1)": f"{name}_layer({x.name})",
+        f"{name}_layer = ConvTranspose2d({_size(x, 1)}, 3, 2, stride=2)": f"{name}_layer({x.name})",
+        f"{name}_layer = Conv1d({_size(x, 1)}, {width}, 2)": f"{name}_layer({x.name})",
         f"{name}_turned = transpose({y.name}, -2, -1)": f"{x.name} @ {name}_turned",
+        f"{name}_bias = Buffer([{width}], init=0.5)": (
+            f"addmm({name}_bias, {x.name}, reshape({y.name}, [{last}, -1])[:, :{width}])"
+        ),
     }
     before = draw(st.sampled_from(sorted(calls)))
     return before, f"{name} = {calls[before]}"
@@ -189,6 +228,10 @@ def _view(draw: st.DrawFn, x: Value, y: Value, name: str) -> tuple[str, ...]:
         f"stack([{x.name}, {y.name}, {x.name}], dim={dim})",
         f"narrow({x.name}, -1, 0, {half})",
         f"flatten({x.name}, 1)",
+        f"permute({x.name}, {tuple(reversed(range(x.type.rank)))})",
+        f"expand({x.name}[None], {[3, *(-1 for _ in x.type.shape)]})",
+        f"chunk({x.name}, 2, dim=-1)[1]",
+        f"{x.name}[..., 1::3] * {y.name}[..., 1::3]",
     )
     return (f"{name} = {draw(st.sampled_from(texts))}",)
 
@@ -196,7 +239,8 @@ def _view(draw: st.DrawFn, x: Value, y: Value, name: str) -> tuple[str, ...]:
 @st.composite
 def _pool(draw: st.DrawFn, x: Value, y: Value, name: str) -> tuple[str, ...]:
     function = draw(st.sampled_from(("max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d")))
-    return (f"{name} = {function}({x.name}, {draw(st.integers(1, 3))}, padding=1)",)
+    size, ceil = draw(st.integers(1, 3)), draw(st.booleans())
+    return (f"{name} = {function}({x.name}, {size}, padding=1, ceil_mode={ceil})",)
 
 
 @st.composite

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusegen.frontend import Source, elaborate, parse
-from fusegen.testing.fuzzing import check_program, main
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import topological
+from fusegen.testing.case import Case
+from fusegen.testing.checks import Finding
+from fusegen.testing.fuzzing import check_program, failure_of, main
 from fusegen.testing.programs import model_sources
+from fusegen.testing.subject import Subject
+
+FLOAT32 = DType.FLOAT32
 
 
 @given(model_sources())
@@ -28,7 +36,7 @@ def test_programs_use_what_the_language_has() -> None:
         seen.update(re.findall(r"[A-Za-z_]\w*(?=\()|\|>|[-+*/%@<]", text))
 
     collect()
-    assert seen >= {"Linear", "LayerNorm", "softmax", "where", "to", "|>", "@", "*", "+"}
+    assert seen >= {"Linear", "softmax", "where", "to", "|>", "*", "+", "cat", "own"}
 
 
 @settings(max_examples=4)
@@ -37,10 +45,28 @@ def test_the_compiler_agrees_with_pytorch(text: str, data: st.DataObject) -> Non
     check_program(text, data, "emulate")
 
 
-def test_a_failing_program_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_failing_programs_are_reduced_and_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("fusegen.testing.fuzzing.check_case", lambda *_: "everything is wrong")
-    assert main(["--seconds", "20"]) == 1
+    def check(subject: Subject, case: Case) -> Finding | None:
+        wrong = any(n.operation.name == "add" for n in topological(subject.graph(FLOAT32).roots))
+        return Finding("v1: 3 of 4 elements are wrong") if wrong else None
+
+    monkeypatch.setattr("fusegen.testing.fuzzing.check_case", check)
+    assert main(["--seconds", "10", "--output", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
-    assert printed.startswith("everything is wrong\nCase(") and "model Drawn():" in printed
+    (path,) = tmp_path.iterdir()
+    text = path.read_text(encoding="utf-8")
+    assert printed.startswith(text) and printed.endswith(" 1 kinds of failures\n")
+    assert text.startswith("# v1: 3 of 4 elements are wrong\n# Case(")
+    (operation,) = re.findall(r"^    (?!input|return).*", text, re.MULTILINE)
+    assert " + " in operation or "add(" in operation
+
+
+def test_what_the_compiler_raises_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(subject: Subject, case: Case) -> Finding | None:
+        raise KeyError("v12")
+
+    monkeypatch.setattr("fusegen.testing.fuzzing.check_case", check)
+    found = failure_of("model M():\n    input x: [n]\n    return -x\n", Case(), "emulate")
+    assert found is not None and found.kind == "KeyError: 'v'" and "model M():" in str(found)

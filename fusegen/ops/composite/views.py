@@ -11,6 +11,7 @@ from fusegen.ops import build
 from fusegen.ops.composite.define import composite
 from fusegen.ops.inference import (
     complete_shape,
+    dim_to_cut,
     normal_dim,
     normal_dims,
     show,
@@ -76,10 +77,10 @@ def _squeeze(operands: tuple[Node, ...], attributes: Attributes) -> Node:
         return x
     over = normal_dims(attributes["dim"], x.type.rank)
     unknown = next((x.shape[dim] for dim in over if x.shape[dim].constant is None), None)
-    if unknown is not None and attributes["dim"] is not None:
+    if unknown is not None:
         raise OperationError(
             f"squeeze cannot tell whether the size {unknown} is 1",
-            "squeeze dims of constant size, or use reshape",
+            "name dims of constant size, squeeze(x, dim=1), or use reshape",
         )
     return build.without_dims(x, tuple(dim for dim in over if x.shape[dim] == ONE))
 
@@ -178,7 +179,7 @@ EXPAND = composite(
 
 def _narrow(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     (x,) = operands
-    dim = normal_dim(attributes.integer("dim"), x.type.rank)
+    dim = dim_to_cut("narrow", attributes.integer("dim"), x.type.rank)
     (start,), (length,) = attributes.sizes("start"), attributes.sizes("length")
     size = x.shape[dim]
     if start.constant is not None and start.constant < 0:
