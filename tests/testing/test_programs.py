@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from fusegen.testing.judging import Finding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from fusegen.frontend import Source, elaborate, parse
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import topological
 from fusegen.testing.case import Case
+from fusegen.testing.checks import Finding
 from fusegen.testing.fuzzing import check_program, failure_of, main
 from fusegen.testing.programs import model_sources
 from fusegen.testing.subject import Subject
