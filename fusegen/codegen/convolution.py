@@ -56,8 +56,9 @@ class StageText:
 class ConvolutionText:
     """What the skeleton `convolution.cu.j2` fills in.
 
-    `input` and `weight` are elements as they are loaded, in memory's type `storage`; the tensor
-    cores take them as `part`, which is two for each element if the plan is `split`. `row_lines`
+    `input` and `weight` are elements as they are loaded, in memory's type `storage`; the input is
+    the tensor `input_name`, `input_steps` lie between its neighbours along each dim. The tensor
+    cores take elements as `part`, which is two for each element if the plan is `split`. `row_lines`
     are computed for each channel of an image, ahead of its `channel_values`; `before`, `body` and
     `after` stand around and inside the loop over a run of neighbouring pixels. With a `stage`,
     `after` stores to shared memory at `stage_place`, and the text does the rest.
@@ -77,6 +78,8 @@ class ConvolutionText:
     part: str
     split: bool
     input: str
+    input_name: str
+    input_steps: tuple[str, ...]
     weight: str
     vector: int
     row_lines: tuple[str, ...]
@@ -198,6 +201,8 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
         "float16" if split else storage,
         split,
         load(plan.input),
+        scope.buffer(plan.input.buffer),
+        _steps(plan, scope),
         load(plan.weight),
         plan.vector,
         row.drain(),
@@ -208,6 +213,21 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
         states,
         stage,
     )
+
+
+def _steps(plan: ConvolutionPlan, scope: Scope) -> tuple[str, ...]:
+    """The distances between neighbours of the input along each dim, in elements."""
+    buffer = plan.input.buffer
+    packed = (
+        f"{plan.axes.input_channels} * input_height * input_width",
+        "input_height * input_width",
+        "input_width",
+        "1",
+    )
+    if buffer not in scope.strided:
+        return packed
+    strides = f"{scope.buffer(buffer)}_strides"
+    return tuple(f"packed ? {step} : {strides}.at[{dim}]" for dim, step in enumerate(packed))
 
 
 def _states(plan: ConvolutionPlan, scope: Scope, element: Statements) -> tuple[ChannelState, ...]:

@@ -42,6 +42,11 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
     const int64_t result_width = width_minus_2;
     const int64_t input_height = height;
     const int64_t input_width = width;
+    // From an element of the input to the next one along each dim.
+    const int64_t image_step = packed ? 8 * input_height * input_width : x_strides.at[0];
+    const int64_t channel_step = computed_once(packed ? input_height * input_width : x_strides.at[1]);
+    const int64_t row_step = packed ? input_width : x_strides.at[2];
+    const int64_t column_step = packed ? 1 : x_strides.at[3];
     // What a tile reads of the input, high parts before low ones; then the weights' fragments.
     FUSEGEN_DYNAMIC_SHARED(Pixel<float16>, patch);
     WeightFragment* const weights = reinterpret_cast<WeightFragment*>(patch + 2 * patch_size);
@@ -95,25 +100,37 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
         const int patch_pixels = patch_rows * patch_columns;
         // All loads are under way before the first is used.
         constexpr int slot_rounds = (patch_size + threads - 1) / threads;
+        const int64_t patch_first_row = tile_first_row * 1;
+        const int64_t patch_first_column = tile_first_column * 1;
+        const float* const patch_source = x + (image_index * image_step + patch_first_row * row_step
+            + patch_first_column * column_step);
+        const int64_t input_rows_left = input_height - patch_first_row;
+        const int64_t input_columns_left = input_width - patch_first_column;
+        const int rows_inside = static_cast<int>(input_rows_left < patch_rows ? input_rows_left : patch_rows);
+        const int columns_inside = static_cast<int>(input_columns_left < patch_columns
+            ? input_columns_left : patch_columns);
+        int patch_line = threadIdx.x / patch_columns;
+        int patch_column = threadIdx.x % patch_columns;
+        const int line_step = threads / patch_columns;
+        const int line_column_step = threads % patch_columns;
         float loaded[slot_rounds][8];
 #pragma unroll
         for (int slot_round = 0; slot_round < slot_rounds; ++slot_round) {
-            const int slot = threadIdx.x + slot_round * threads;
-            const int patch_row = slot / patch_columns;
-            const int patch_column = slot % patch_columns;
-            const int64_t input_row = tile_first_row * 1 + patch_row;
-            const int64_t input_column = tile_first_column * 1 + patch_column;
-            const bool inside = slot < pieces * patch_pixels && input_row < input_height &&
-                                input_column < input_width;
+            const bool inside_row = patch_line < rows_inside;
+            const bool inside = inside_row && patch_column < columns_inside;
+            const float* source = computed_once(patch_source + (patch_line * row_step
+                + patch_column * column_step));
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                const int input_channel = i;
                 loaded[slot_round][i] = inside
-                    ? x[packed
-                        ? input_column + input_row * width + height * image_index * width * 8
-                        + height * input_channel * width
-                        : x_strides(image_index, input_channel, input_row, input_column)]
-                        : convert<float>(0.0f);
+                    ? read_only(source) : convert<float>(0.0f);
+                source += channel_step;
+            }
+            patch_line += line_step;
+            patch_column += line_column_step;
+            if (patch_column >= patch_columns) {
+                patch_column -= patch_columns;
+                ++patch_line;
             }
         }
         magnitudes = Magnitudes::identity();
@@ -299,8 +316,8 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
 #pragma unroll
                     for (int i = 0; i < 16; ++i) {
                         float& own_sum = sums[i / 8][i / 4 % 2][i % 4];
-                        own_sum = own_sum * unscale
-                            + low_sums[i / 8][i / 4 % 2][i % 4] * (unscale / low_scale);
+                        own_sum = (own_sum
+                            + low_sums[i / 8][i / 4 % 2][i % 4] * (1.0f / low_scale)) * unscale;
                     }
                     finish(sums, first_pixel);
                 }

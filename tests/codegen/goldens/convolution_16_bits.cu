@@ -39,6 +39,11 @@ __global__ void __launch_bounds__(256, 2) conv2d_gelu_kernel(
     const int64_t result_width = (1 + width) / 2;
     const int64_t input_height = height;
     const int64_t input_width = width;
+    // From an element of the input to the next one along each dim.
+    const int64_t image_step = packed ? 12 * input_height * input_width : x_strides.at[0];
+    const int64_t channel_step = computed_once(packed ? input_height * input_width : x_strides.at[1]);
+    const int64_t row_step = packed ? input_width : x_strides.at[2];
+    const int64_t column_step = packed ? 1 : x_strides.at[3];
     // What a tile reads of the input; then the weights' fragments.
     FUSEGEN_DYNAMIC_SHARED(Pixel<bfloat16>, patch);
     WeightFragment* const weights = reinterpret_cast<WeightFragment*>(patch + 1 * patch_size);
@@ -78,26 +83,41 @@ __global__ void __launch_bounds__(256, 2) conv2d_gelu_kernel(
         const int patch_pixels = patch_rows * patch_columns;
         // All loads are under way before the first is used.
         constexpr int slot_rounds = (patch_size + threads - 1) / threads;
+        const int64_t patch_first_row = tile_first_row * 2 - 1;
+        const int64_t patch_first_column = tile_first_column * 2 - 1;
+        const bfloat16* const patch_source = x + (image_index * image_step + patch_first_row * row_step
+            + patch_first_column * column_step);
+        const int64_t input_rows_left = input_height - patch_first_row;
+        const int64_t input_columns_left = input_width - patch_first_column;
+        const int rows_inside = static_cast<int>(input_rows_left < patch_rows ? input_rows_left : patch_rows);
+        const int columns_inside = static_cast<int>(input_columns_left < patch_columns
+            ? input_columns_left : patch_columns);
+        const int first_row_inside = patch_first_row < 0 ? static_cast<int>(-patch_first_row) : 0;
+        const int first_column_inside = patch_first_column < 0 ? static_cast<int>(-patch_first_column) : 0;
+        int patch_line = threadIdx.x / patch_columns;  // of all pieces
+        int patch_column = threadIdx.x % patch_columns;
+        const int line_step = threads / patch_columns;
+        const int line_column_step = threads % patch_columns;
         bfloat16 loaded[slot_rounds][8];
 #pragma unroll
         for (int slot_round = 0; slot_round < slot_rounds; ++slot_round) {
-            const int slot = threadIdx.x + slot_round * threads;
-            const int piece = slot / patch_pixels;
-            const int patch_row = slot % patch_pixels / patch_columns;
-            const int patch_column = slot % patch_pixels % patch_columns;
-            const int64_t input_row = tile_first_row * 2 + patch_row - 1;
-            const int64_t input_column = tile_first_column * 2 + patch_column - 1;
-            const bool inside = slot < pieces * patch_pixels && input_row >= 0 && input_row < input_height &&
-                                input_column >= 0 && input_column < input_width;
+            const int piece = patch_line / patch_rows;
+            const int patch_row = patch_line % patch_rows;
+            const bool inside_row = piece < pieces && patch_row < rows_inside && patch_row >= first_row_inside;
+            const bool inside = inside_row && patch_column < columns_inside && patch_column >= first_column_inside;
+            const bfloat16* source = computed_once(patch_source + (piece * 8 * channel_step
+                + patch_row * row_step + patch_column * column_step));
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                const int input_channel = piece * 8 + i;
-                loaded[slot_round][i] = inside && input_channel < input_channels
-                    ? x[packed
-                        ? input_column + input_row * width + height * image_index * width * 12
-                        + height * input_channel * width
-                        : x_strides(image_index, input_channel, input_row, input_column)]
-                        : convert<bfloat16>(0.0f);
+                loaded[slot_round][i] = inside && piece * 8 + i < input_channels
+                    ? read_only(source) : convert<bfloat16>(0.0f);
+                source += channel_step;
+            }
+            patch_line += line_step;
+            patch_column += line_column_step;
+            if (patch_column >= patch_columns) {
+                patch_column -= patch_columns;
+                ++patch_line;
             }
         }
 #pragma unroll
