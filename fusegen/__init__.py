@@ -47,6 +47,7 @@ def compile(
     architectures: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
     precisions: Sequence[str] = (),
+    autocasts: Sequence[str] = (),
     inference_only: bool = False,
     emit_only: bool = False,
 ) -> None:
@@ -57,8 +58,9 @@ def compile(
     given; `dtypes` those of inputs and parameters that pin none. Matrix products of float32 are
     built in full precision, and for the `precisions` given, which are settings of
     `torch.set_float32_matmul_precision`; a setting that was not built has full precision.
-    `inference_only` leaves out the operators that a training needs, for which PyTorch's own
-    operations stand in then. Raises SourceError or FusegenError, and writes nothing then.
+    `autocasts` are the dtypes that `torch.autocast` may convert a float32 module's tensors to; for
+    others PyTorch's operations stand in, as they do for the operators that a training needs where
+    `inference_only` leaves those out. Raises SourceError or FusegenError, and writes nothing then.
     """
     from pathlib import Path
 
@@ -73,6 +75,7 @@ def compile(
         architectures=architectures,
         dtypes=dtypes,
         precisions=precisions,
+        autocasts=autocasts,
         inference_only=inference_only,
         emit_only=emit_only,
         model=model,

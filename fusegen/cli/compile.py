@@ -54,6 +54,15 @@ def add_parser(commands: options.Commands) -> None:
         "for highest)",
     )
     parser.add_argument(
+        "--autocast",
+        dest="autocasts",
+        choices=("bfloat16", "float16"),
+        action="append",
+        default=[],
+        help="build for a float32 module under torch.autocast to this dtype, too (may be given "
+        "twice; PyTorch's own operations stand in otherwise)",
+    )
+    parser.add_argument(
         "--inference-only",
         action="store_true",
         help="leave out the operators that a training needs; PyTorch's own operations stand in",
@@ -83,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             architectures=tuple(arguments.architectures),
             dtypes=tuple(arguments.dtypes) or (options.DTYPES[0],),
             precisions=tuple(arguments.precisions),
+            autocasts=tuple(arguments.autocasts),
             inference_only=arguments.inference_only,
             emit_only=arguments.emit_only,
         )

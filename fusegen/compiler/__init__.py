@@ -42,6 +42,7 @@ def compile_to_folder(
     architectures: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
     precisions: Sequence[str] = (),
+    autocasts: Sequence[str] = (),
     inference_only: bool = False,
     emit_only: bool = False,
     model: str | None = None,
@@ -50,10 +51,16 @@ def compile_to_folder(
     build them there unless `emit_only`. Raises FusegenError, and writes nothing then.
 
     float32 products are built in full precision; `precisions` are settings of
-    `torch.set_float32_matmul_precision` to have further ones for. `inference_only` leaves out the
+    `torch.set_float32_matmul_precision` to have further ones for. `autocasts` are the dtypes to
+    which `torch.autocast` may convert for a float32 module. `inference_only` leaves out the
     operators that a training needs.
     """
-    from fusegen.compiler.choices import module_dtype_named, precision_named, target_named
+    from fusegen.compiler.choices import (
+        autocast_named,
+        module_dtype_named,
+        precision_named,
+        target_named,
+    )
     from fusegen.compiler.folder import write_folder
     from fusegen.compiler.specialisation import Specialisation
 
@@ -64,6 +71,7 @@ def compile_to_folder(
         architectures=architectures,
         dtypes=[module_dtype_named(dtype) for dtype in dtypes],
         precisions=[precision_named(precision) for precision in precisions],
+        autocasts=[autocast_named(dtype) for dtype in autocasts],
         inference_only=inference_only,
         emit_only=emit_only,
     )

@@ -26,6 +26,14 @@ def module_dtype_named(name: str) -> DType:
     return DType(name)
 
 
+def autocast_named(name: str) -> DType:
+    """The dtype of that name; FusegenError if autocast has no kernels in it."""
+    names = [DType.BFLOAT16.value, DType.FLOAT16.value]
+    if name not in names:
+        raise FusegenError(f"there is no autocast to {name!r}", f"it is to {listing(names)}")
+    return DType(name)
+
+
 def precision_named(name: str) -> Precision:
     """The precision that a setting of `torch.set_float32_matmul_precision` asks for; FusegenError
     if there is no such setting."""

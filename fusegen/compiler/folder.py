@@ -9,9 +9,17 @@ from pathlib import Path
 from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.explanation import Explanation
 from fusegen.compiler.specialisation import Specialisation
-from fusegen.compiler.variant import Variant, make_variant, tf32_dtypes, variant_keys
+from fusegen.compiler.variant import (
+    Variant,
+    autocast_keys,
+    make_variant,
+    tf32_dtypes,
+    variant_keys,
+)
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
+from fusegen.ops.autocast import Device
+from fusegen.passes.autocast import Autocast
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import emit
@@ -29,14 +37,15 @@ def write_folder(
     architectures: Sequence[str],
     dtypes: Sequence[DType],
     precisions: Sequence[Precision],
+    autocasts: Sequence[DType],
     inference_only: bool,
     emit_only: bool,
 ) -> None:
     """Write the folder `out`, and build it unless `emit_only`; nothing is written if that fails.
 
-    float32 products are built in full precision, and in the `precisions` beside it. With
-    `inference_only` the operators for training are left out, and PyTorch differentiates the
-    reference.
+    float32 products are built in full precision, and in the `precisions` beside it. `autocasts` are
+    the dtypes that there are operators for under autocast. With `inference_only` the operators for
+    training are left out, and PyTorch differentiates the reference.
 
     Raises FusegenError where the folder cannot be written or is another model's, ToolchainError
     and BuildError.
@@ -48,14 +57,20 @@ def write_folder(
         raise FusegenError("the emulator has no GPU architectures", "leave --arch out")
     else:
         chips = ()
-    keys = variant_keys(chosen, dtypes, precisions, gradients=not inference_only)
+    device = Device.CUDA if target is Target.CUDA else Device.CPU
+    under = _autocasts(chosen, device, autocasts, inference_only)
+    keys = (
+        *variant_keys(chosen, dtypes, precisions, gradients=not inference_only),
+        *autocast_keys(chosen, under),
+    )
     variants = [make_variant(chosen, key) for key in keys]
     requests = [variant.request(target, chips) for variant in variants]
     namespaces = {request.name: namespace_of(request) for request in requests}
-    device = "cuda" if target is Target.CUDA else "cpu"
-    libraries = _libraries(chosen, namespaces, target, dtypes, precisions, inference_only)
+    libraries = _libraries(
+        chosen, namespaces, target, dtypes, precisions, autocasts, inference_only
+    )
     module = chosen.python_source(
-        device, libraries, tf32_dtypes(keys), gradients=not inference_only
+        device.value, libraries, tf32_dtypes(keys), gradients=not inference_only, autocasts=under
     )
     try:
         if emit_only:
@@ -71,6 +86,27 @@ def write_folder(
             f"the folder '{out}' cannot be written: {error.strerror or error}",
             "name another folder with -o",
         ) from error
+
+
+def _autocasts(
+    chosen: Specialisation, device: Device, dtypes: Sequence[DType], inference_only: bool
+) -> tuple[Autocast, ...]:
+    """The kinds of autocast to these dtypes; FusegenError where there can be none."""
+    if not dtypes:
+        return ()
+    if inference_only:
+        raise FusegenError(
+            "under autocast there are operators for inference and training together only",
+            "leave out --inference-only or --autocast",
+        )
+    found = tuple(context for context in chosen.autocasts(device) if context.dtype in dtypes)
+    if not found:
+        raise FusegenError(
+            f"model '{chosen.name}' has no kernels under autocast: an operation has no gradient "
+            "here, or does not take the dtypes it would get",
+            "leave out --autocast; PyTorch's operations run there",
+        )
+    return found
 
 
 def _refuse_another_model(chosen: Specialisation, out: Path) -> None:
@@ -89,6 +125,7 @@ def _libraries(
     target: Target,
     dtypes: Sequence[DType],
     precisions: Sequence[Precision],
+    autocasts: Sequence[DType],
     inference_only: bool,
 ) -> Libraries:
     file = chosen.program.source.filename.rpartition("/")[2]
@@ -99,6 +136,7 @@ def _libraries(
     if inference_only:
         options.append("--inference-only")
     options += [f"--precision {precision.value}" for precision in dict.fromkeys(precisions)]
+    options += [f"--autocast {dtype.value}" for dtype in dict.fromkeys(autocasts)]
     options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]
     return Libraries(
         namespaces,

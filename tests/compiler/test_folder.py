@@ -12,6 +12,7 @@ import pytest
 
 import fusegen
 from fusegen.cli.main import main
+from fusegen.errors import FusegenError
 
 MODEL = """\
 model Scale(width=4):
@@ -89,6 +90,39 @@ def test_a_setting_that_was_not_built_has_full_precision(
     command = [sys.executable, "-c", USE_PRODUCT]
     answer = subprocess.run(command, cwd=out, capture_output=True, text=True)
     assert answer.stdout == f"{loaded}\n", answer.stderr
+
+
+USE_AUTOCAST = """
+import torch, scale
+module = scale.Scale()
+x = torch.ones(2, 4, dtype=torch.bfloat16)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    module(x).sum().backward()
+assert module.weight.grad.dtype is torch.float32
+print(*scale._DERIVED)
+with torch.autocast("cpu", dtype=torch.float16):
+    module(x.half())
+assert len(scale._DERIVED) == 1
+"""
+
+
+def test_autocast_to_the_dtypes_that_were_built(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fusegen.compile(model, out, target="emulate", autocasts=("bfloat16",))
+    command = [sys.executable, "-c", USE_AUTOCAST]
+    answer = subprocess.run(command, cwd=out, capture_output=True, text=True)
+    assert answer.stdout == "scale_autocast_bfloat16_in0\n", answer.stderr
+
+
+def test_autocast_that_cannot_be_built(model: Path, tmp_path: Path) -> None:
+    refused = {"autocasts": ("float32",)}, {"autocasts": ("float16",), "inference_only": True}
+    for options, text in zip(refused, ("no autocast to 'float32'", "together only"), strict=True):
+        with pytest.raises(FusegenError, match=text):
+            fusegen.compile(model, tmp_path / "out", emit_only=True, **options)
+    model.write_text("model Whole():\n    input x: [n]\n    return x // 2\n")
+    with pytest.raises(FusegenError, match="no kernels under autocast"):
+        fusegen.compile(model, tmp_path / "out", emit_only=True, autocasts=("float16",))
+    assert not (tmp_path / "out").exists()
 
 
 def test_emit_only_needs_no_toolchain(
