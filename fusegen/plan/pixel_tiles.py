@@ -25,8 +25,9 @@ THREADS = 256
 MOST_ROUNDS = 11
 # Beside the pixels of all warps: lanes of neighbouring channels store to different banks.
 STAGE_PADDING = 16
-# What one element of the result may read: the steps over it are unrolled.
-MOST_ENTRIES = 32
+# What one element of the result may read: the steps over it are unrolled. It may be more where all
+# channels of the result fit into a fragment, as in the gradient of an input of few channels.
+MOST_ENTRIES, NARROW_ENTRIES = 32, 40
 # Two blocks share a multiprocessor.
 SHARED_MEMORY = 110 * 1024
 
@@ -78,7 +79,7 @@ def pixel_tile(node: Node, context: Context) -> PixelTile:
     axes, window = axes_of(node), window_of(node)
     pieces = -(-axes.input_channels // PIECE)
     entries = window.taps * pieces
-    if entries > MOST_ENTRIES:
+    if entries > (MOST_ENTRIES if axes.channels > CHANNELS else NARROW_ENTRIES):
         raise NotApplicable(
             f"an element reads {axes.input_channels} channels of {window.taps} pixels, which is "
             "work for a library's convolution"

@@ -75,7 +75,8 @@ def _convolution_part(name: str, position: int) -> LibraryCall:
     )
 
 
-CONVOLUTION_GRADIENTS = tuple(map(_convolution_part, ("input", "weight"), (0, 1)))
+INPUT_GRADIENT = _convolution_part("input", 0)
+CONVOLUTION_GRADIENTS = (INPUT_GRADIENT, _convolution_part("weight", 1))
 
 
 def _convolution_gradient(node: Node, gradient: Node) -> tuple[Node, ...]:

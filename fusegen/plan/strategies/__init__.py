@@ -11,6 +11,7 @@ from fusegen.plan.kernels import Step
 from fusegen.plan.strategies import (
     column_sums,
     convolution,
+    convolution_gradient,
     elementwise,
     empty,
     library,
@@ -32,6 +33,7 @@ STRATEGIES = (
     Strategy("library call", library.plan),
     Strategy("convolution with elementwise epilogue", convolution.plan_elements),
     Strategy("convolution with statistics of channels", convolution.plan_statistics),
+    Strategy("gradient of a convolution's input", convolution_gradient.plan),
     Strategy("product with elementwise epilogue", product.plan_elements),
     Strategy("product with groups inside the tile", product.plan_groups),
     Strategy("product with partial row reductions", product.plan_partials),

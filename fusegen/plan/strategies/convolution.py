@@ -23,7 +23,7 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Expression, Load, Reduced
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import ConvolutionPlan, StateStore, Step, Store
+from fusegen.plan.kernels import ConvolutionAxes, ConvolutionPlan, StateStore, Step, Store
 from fusegen.plan.pixel_tiles import LANE_PIXELS, axes_of, pixel_tile, window_of
 from fusegen.plan.strategies.rows import finish, monoid_of, state_stores
 
@@ -46,7 +46,7 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
     node = _convolution_of(group)
     if group.having(Reduction):
         raise NotApplicable("what follows the convolution has a reduction")
-    domain = _domain(node)
+    domain = domain_of(node)
     stores = _stores(group.results, context, _evaluator(group, context, node, domain))
     why = "a convolution of few channels: its elements are finished in registers and stored once"
     return (_plan(group, context, node, stores, (), (), why),)
@@ -59,7 +59,7 @@ def plan_statistics(group: Group, context: Context) -> tuple[Step, ...]:
     reductions = group.having(Reduction)
     if not reductions:
         raise NotApplicable("nothing is reduced")
-    domain = _domain(node)
+    domain = domain_of(node)
     rows = reductions[0].type.count
     channels = _channels_of_row(node, reductions, rows)
     evaluator = _evaluator(group, context, node, domain)
@@ -117,7 +117,7 @@ def _convolution_of(group: Group) -> Node:
     return node
 
 
-def _domain(node: Node) -> Domain:
+def domain_of(node: Node) -> Domain:
     """A row is a channel of an image, its columns are the pixels."""
     return Domain.of(node.shape[0] * node.shape[1], node.shape[2] * node.shape[3])
 
@@ -136,7 +136,7 @@ def _evaluator(group: Group, context: Context, node: Node, domain: Domain) -> Ev
 def _stores(results: tuple[Node, ...], context: Context, evaluator: Evaluator) -> tuple[Store, ...]:
     node = evaluator.product
     assert node is not None
-    position = _position(_domain(node))
+    position = _position(domain_of(node))
     stores = []
     for result in results:
         if result.type.count != node.type.count:
@@ -175,7 +175,7 @@ def _states(
 ) -> dict[Node, StateStore]:
     """The states of each channel and tile; a mean has that of the moments of the same operand."""
     assert evaluator.product is not None
-    domain = _domain(evaluator.product)
+    domain = domain_of(evaluator.product)
     reduced: dict[Node, Reduced] = {}
     for node in reductions:
         operand, monoid = node.operands[0], monoid_of(node)
@@ -189,13 +189,19 @@ def _states(
 def _measured(reductions: tuple[Node, ...], evaluator: Evaluator) -> tuple[Expression, ...]:
     """What the reductions take in, at the element that a thread holds."""
     assert evaluator.product is not None
-    position = _position(_domain(evaluator.product))
+    position = _position(domain_of(evaluator.product))
     operands = dict.fromkeys(node.operands[0] for node in reductions)
     values = (evaluator.at(o, unflatten(position, o.shape)) for o in operands)
     return tuple(dict.fromkeys(values))
 
 
-def _load(buffer: Buffer, coordinates: tuple[Integer, ...]) -> Load:
+def input_place(axes: ConvolutionAxes) -> tuple[Integer, ...]:
+    """Where an element of the input stands."""
+    return (axes.image, axes.input_channel, axes.input_row, axes.input_column)
+
+
+def load_at(buffer: Buffer, coordinates: tuple[Integer, ...]) -> Load:
+    """The element of a buffer at coordinates."""
     return Load(buffer.dtype, buffer.name, buffer, coordinates, flatten(coordinates, buffer.shape))
 
 
@@ -248,9 +254,27 @@ def _plan(
     measured: tuple[Expression, ...],
     why: str,
 ) -> ConvolutionPlan:
-    hints, axes, domain = context.hints, axes_of(node), _domain(node)
-    operands = [context.buffers[operand] for operand in node.operands]
-    data, weight = operands
+    data, weight = (context.buffers[operand] for operand in node.operands)
+    axes = axes_of(node)
+    place = (axes.channel, axes.input_channel, axes.kernel_row, axes.kernel_column)
+    loads = load_at(data, input_place(axes)), load_at(weight, place)
+    return convolution_plan(group, context, node, loads, stores, states, measured, why)
+
+
+def convolution_plan(
+    group: Group,
+    context: Context,
+    node: Node,
+    loads: tuple[Load, Load],
+    stores: tuple[Store, ...],
+    states: tuple[StateStore, ...],
+    measured: tuple[Expression, ...],
+    why: str,
+) -> ConvolutionPlan:
+    """The plan of a group's kernel that computes the convolution `node`; `loads` are an element of
+    its input and one of its weight."""
+    hints, axes, domain = context.hints, axes_of(node), domain_of(node)
+    data, weight = (load.buffer for load in loads)
     reduced = tuple(Store(s.buffer, ZERO, s.reduction.operand) for s in states)
     count = hints.value(node.type.count)
     work = elementwise_work((*stores, *reduced), count, hints)
@@ -268,8 +292,7 @@ def _plan(
         cost,
         axes,
         window_of(node),
-        _load(data, (axes.image, axes.input_channel, axes.input_row, axes.input_column)),
-        _load(weight, (axes.channel, axes.input_channel, axes.kernel_row, axes.kernel_column)),
+        *loads,
         domain,
         pixel_tile(node, context),
         _vector(domain.columns),

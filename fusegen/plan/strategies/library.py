@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import product
-from fusegen.ops.primitive.convolutions import CONVOLUTION
+from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.group import Context, Group, NotApplicable
@@ -32,8 +32,10 @@ def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
 
 
 def _convolution_flops(node: Node, hints: SizeHints) -> int:
-    """What a convolution multiplies and adds; 0 for other operations."""
-    if node.operation is not CONVOLUTION or node.attributes.flag("transposed"):
+    """What a convolution or the gradient of one's input multiplies and adds; 0 for other
+    operations."""
+    if node.operation not in (CONVOLUTION, INPUT_GRADIENT) or node.attributes.flag("transposed"):
         return 0
-    weight = node.operands[1]
-    return 2 * hints.value(node.type.count) * hints.value(product(weight.shape[1:]))
+    weight = node.operands[-1] if node.operation is INPUT_GRADIENT else node.operands[1]
+    result = node.operands[0] if node.operation is INPUT_GRADIENT else node
+    return 2 * hints.value(result.type.count) * hints.value(product(weight.shape[1:]))
