@@ -12,6 +12,9 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
 from fusegen.plan.strategies import Verdict, judge
 
+# What has fewer elements than the rest of a kernel by this factor may stand in memory for it.
+NARROW = 64
+
 
 @dataclass(frozen=True)
 class Part:
@@ -30,12 +33,14 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
 
     Operations join the groups of their producers one by one in topological order, then groups that
     read the same memory join each other, each time only if the whole gets cheaper by the
-    strategies' estimates.
+    strategies' estimates. In the end a group gives back what it computes for each of its elements
+    although it is the same for many of them, where that is dear.
     """
     state = _Partition(Dependencies.of(graph), context)
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
+    state.part_narrow_values()
     return state.ordered()
 
 
@@ -149,6 +154,37 @@ class _Partition:
                     if self._try(pair):
                         changed = True
                         break
+
+    def part_narrow_values(self) -> None:
+        """Take out of each group what it computes from memory alone for far fewer elements than
+        its others, where two kernels take less time than one."""
+        for key in sorted(self.groups):
+            part = self.groups[key]
+            narrow = self._narrow(part.group)
+            if not narrow:
+                continue
+            wide = tuple(node for node in part.group.nodes if node not in narrow)
+            groups = [self.dependencies.group(nodes) for nodes in (tuple(narrow), wide)]
+            verdicts = [judge(group, self.context) for group in groups]
+            seconds = sum(verdict.seconds for verdict in verdicts)
+            if seconds < part.verdict.seconds:
+                own = max(self.groups) + 1
+                self.groups[own], self.groups[key] = map(Part, groups, verdicts)
+                self.group_of.update(dict.fromkeys(narrow, own))
+
+    def _narrow(self, group: Group) -> dict[Node, None]:
+        """The elementwise operations of a group that need none of its others and have fewer
+        elements than it has by NARROW, in order."""
+        hints = self.context.hints
+        counts = {node: hints.value(node.type.count) for node in group.nodes}
+        most = max(counts.values()) // NARROW
+        found: dict[Node, None] = {}
+        for node in group.nodes:
+            own = [p for p in self.dependencies.producers[node] if p in counts]
+            is_elementwise = isinstance(node.operation, Pointwise)
+            if is_elementwise and counts[node] <= most and all(p in found for p in own):
+                found[node] = None
+        return found
 
     def ordered(self) -> tuple[Part, ...]:
         """The groups in an order in which each runs after those it reads from."""

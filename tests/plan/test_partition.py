@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from fusegen.codegen.cuda import cuda_source
 from fusegen.frontend import Source, elaborate, parse
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.passes import pipeline
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
@@ -271,6 +271,24 @@ def test_costs_are_those_of_inputs_and_results(results: tuple[Node, ...]) -> Non
     assert sum(step.cost.reads for step in plan.steps) == given + states
     assert sum(step.cost.writes for step in plan.steps) == made + states
     assert all(0 < step.cost.floor(H100) < step.cost.estimate(H100) for step in plan.steps)
+
+
+def test_dear_values_of_rows_are_not_computed_for_each_element() -> None:
+    """A row's slope, by which its elements are multiplied and summed along the other direction."""
+    x, slope = value("x", 1024, 4096), value("slope", 1024, 1)
+    for _ in range(12):
+        slope = apply("gelu", apply("tanh", slope))
+    scaled = apply("mul", x, slope)
+    narrow, *wide = planned(graph([*_inputs(scaled)], scaled, apply("sum", scaled, dim=0))).steps
+    assert isinstance(narrow, ElementwisePlan) and narrow.count.constant == 1024
+    assert len(wide) in (1, 2) and all(isinstance(step, RowPlan) for step in wide)
+    cheap = apply("mul", x, apply("neg", value("slope", 1024, 1)))
+    steps = planned(graph([*_inputs(cheap)], cheap, apply("sum", cheap, dim=0))).steps
+    assert not any(isinstance(step, ElementwisePlan) for step in steps)
+
+
+def _inputs(node: Node) -> list[Node]:
+    return [n for n in _below(node) if isinstance(n.operation, Placeholder)]
 
 
 def _below(node: Node) -> tuple[Node, ...]:
