@@ -25,8 +25,9 @@ WIDEST_CLUSTER = 8
 WARP_COLUMNS = 1024
 # Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
 KEPT_BYTES = BUSY_BYTES
-# The same where it keeps sums over rows, too, and the most columns then: fewer threads with more
-# were slower (a backward of RMS norm 4096 wide: 0.35 ms against 0.28).
+# The same where it keeps sums over rows, too, and the columns that it takes then if there are
+# threads enough: fewer threads with more were slower (a backward of RMS norm 4096 wide: 0.35 ms
+# against 0.28).
 SUMMING_BYTES = 3 * KEPT_BYTES
 SUMMING_COLUMNS = 16
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
@@ -115,11 +116,7 @@ class Layout:
         item = max(keeping.register_bytes, DType.FLOAT32.itemsize)
         budget = SUMMING_BYTES if keeping.sums else KEPT_BYTES
         most = max(self.vector, _power_of_two(budget // item + 1) // 2)
-        if keeping.sums:
-            most = min(most, SUMMING_COLUMNS)
-        ways = [*self._ways(most)]
-        if keeping.sums:
-            ways = [way for way in ways if way.threads <= SUMMING_THREADS]
+        ways = [*(self._summing_ways(most) if keeping.sums else self._ways(most))]
         if self.is_fixed:
             ways = [way for way in ways if way.lanes * way.most >= self.columns][:1]
         elif not keeping.slots:
@@ -168,6 +165,25 @@ class Layout:
         if self.is_fixed:
             lanes = WIDEST_CLUSTER * WIDEST_BLOCK
             yield _Way(RowMapping.CLUSTER, lanes, WIDEST_BLOCK, 2 * most)
+
+    def _summing_ways(self, most: int) -> Iterator[_Way]:
+        """The same where threads keep sums over rows. Clusters of more than two blocks were slower
+        than two kernels (layer norm 32768 wide), except where a thread can keep many columns."""
+        few = min(most, SUMMING_COLUMNS)
+        if self.is_outer or not self.is_fixed:
+            yield from self._ways(few)
+            return
+        if self.columns <= WARP_COLUMNS:
+            yield _Way(RowMapping.WARP, self.lanes, BLOCK_THREADS, few)
+        for threads in (FEWEST_THREADS, BLOCK_THREADS, SUMMING_THREADS):
+            yield _Way(RowMapping.BLOCK, threads, threads, few)
+        # Of 16 bits a block with more columns was faster than two, of 32 bits slower.
+        wide = _Way(RowMapping.BLOCK, SUMMING_THREADS, SUMMING_THREADS, most)
+        pair = _Way(RowMapping.CLUSTER, 2 * SUMMING_THREADS, SUMMING_THREADS, few)
+        yield from (wide, pair) if self.vector > 4 else (pair, wide)
+        if most > few:
+            for blocks in (2, 4):
+                yield _Way(RowMapping.CLUSTER, blocks * SUMMING_THREADS, SUMMING_THREADS, most)
 
     def _whole(self, program: RowProgram, way: _Way) -> RowForm:
         vector = 1 if self.is_outer else self.vector  # neighbouring columns
