@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type, stored
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.loops import VectorLoop, element_in_memory, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
@@ -200,10 +200,10 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
         storage,
         "float16" if split else storage,
         split,
-        load(plan.input),
+        element_in_memory(plan.input, scope),
         scope.buffer(plan.input.buffer),
         _steps(plan, scope),
-        load(plan.weight),
+        element_in_memory(plan.weight, scope),
         plan.vector,
         row.drain(),
         tuple(channel_values),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from fusegen.codegen.c_text import storage_type, stored
+from fusegen.codegen.c_text import loaded, storage_type, stored
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
@@ -79,7 +79,9 @@ class VectorLoop:
                 lines = [f"{target} {source};"] if is_short else [target, f"    {source};"]
                 self.before += lines
             self.vectors[load] = variable
-        return f"{self.vectors[load]}[element]"
+        vector = self.vectors[load]
+        is_stored = load.dtype.compute is load.dtype
+        return f"{vector}[element]" if is_stored else f"value_at({vector}, element)"
 
     def _access(self, position: Integer) -> Access:
         return access(position, self.step, self.vector, self.multiples)
@@ -92,7 +94,7 @@ class VectorLoop:
             dtype = storage_type(load.buffer.dtype)
             self.before.append(f"const {dtype} {variable} = {name}[{address}];")
             self.vectors[load] = variable
-        return self.vectors[load]
+        return loaded(self.vectors[load], load.dtype)
 
     def _prepare_divisions(self, values: tuple[Integer, ...]) -> None:
         """Divide once for the vector where its elements divide neighbouring numbers by a size."""
@@ -138,4 +140,9 @@ def _offset(pointer: str, address: str) -> str:
 
 def scalar_load(scope: Scope) -> Callable[[Load], str]:
     """Loads one element where the loop variables point."""
-    return lambda load: f"{scope.buffer(load.buffer)}[{scope.address(load)}]"
+    return lambda load: loaded(element_in_memory(load, scope), load.dtype)
+
+
+def element_in_memory(load: Load, scope: Scope) -> str:
+    """The element where the loop variables point, in its storage type."""
+    return f"{scope.buffer(load.buffer)}[{scope.address(load)}]"

@@ -100,13 +100,15 @@ class ReductionText:
 
 @dataclass(frozen=True)
 class PhaseText:
-    """One pass over the columns: `prelude` is computed once a row, ahead of the loop.
+    """One pass over the columns: `prelude` is computed once a row, ahead of the loop, and `merging`
+    are the statements behind it that bring all threads' states together.
 
     `stores` tells that it leaves something of each column.
     """
 
     prelude: tuple[str, ...]
     reductions: tuple[ReductionText, ...]
+    merging: tuple[str, ...]
     before: tuple[str, ...]
     body: tuple[str, ...]
     after: tuple[str, ...]
@@ -176,6 +178,7 @@ def program_text(
     even: tuple[Integer, ...] = (),
     across: bool = False,
     keeps_sums: bool = True,
+    joins: bool = False,
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
@@ -184,9 +187,10 @@ def program_text(
     state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
     ahead of all else. With `across`, a vector's elements belong to neighbouring rows from `own_row`
     on instead of columns: states and results are arrays, and all that a row needs is computed where
-    it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`.
+    it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`. With
+    `joins`, a phase's states are merged together: each merge costs a barrier.
     """
-    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across, keeps_sums)
+    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across, keeps_sums, joins)
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -218,16 +222,20 @@ class _Writer:
         even: tuple[Integer, ...],
         across: bool,
         keeps_sums: bool,
+        joins: bool,
     ) -> None:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
-        self.even, self.across, self.keeps_sums = even, across, keeps_sums
+        self.even, self.across, self.keeps_sums, self.joins = even, across, keeps_sums, joins
         self.state_of: dict[Reduced, str] = {}
         self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
-        self.row = Statements(scope.names, scope.symbols, self.load, self.load)
+        self.tolerant = program.tolerant
+        self.row = Statements(
+            scope.names, scope.symbols, self.load, self.load, tolerant=self.tolerant
+        )
 
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
@@ -243,7 +251,13 @@ class _Writer:
         prelude = self.row.drain()
         known |= self.row.known
         element = Statements(
-            scope.names, loop.scope.symbols, loop.load, self.load, known, divisors=self.divisors
+            scope.names,
+            loop.scope.symbols,
+            loop.load,
+            self.load,
+            known,
+            divisors=self.divisors,
+            tolerant=self.tolerant,
         )
         holders = state_holders(phase.reductions)
         reductions = tuple(
@@ -263,6 +277,7 @@ class _Writer:
         return PhaseText(
             prelude,
             reductions,
+            self._merging(reductions),
             tuple(loop.before),
             body,
             tuple(loop.after),
@@ -270,6 +285,17 @@ class _Writer:
             mentions(body, "row"),
             tuple(loop.loads),
             bool(phase.stores or phase.sums),
+        )
+
+    def _merging(self, reductions: tuple[ReductionText, ...]) -> tuple[str, ...]:
+        if len(reductions) < 2 or not self.joins:
+            return tuple(f"{r.state} = {r.merged};" for r in reductions)
+        joined = self.scope.names.fresh("joined")
+        states = ", ".join(r.state for r in reductions)
+        return (
+            f"auto {joined} = join({states});",
+            f"{joined} = {self.merge.format(joined)};",
+            f"{joined}.split({states});",
         )
 
     def _feed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, loaded
+from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.mma_product import MmaText, mma_text
@@ -84,8 +84,8 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.tile.columns,
         plan.tile.used_columns,
         plan.tile.depth,
-        loaded(load(plan.left), plan.left.dtype),
-        loaded(load(plan.right), plan.right.dtype),
+        load(plan.left),
+        load(plan.right),
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
         lines,

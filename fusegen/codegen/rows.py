@@ -113,6 +113,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         even=plan.even,
         across=form.mapping is RowMapping.OUTER,
         keeps_sums=form.most_columns is not None,
+        joins=form.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER),
     )
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"

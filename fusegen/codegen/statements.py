@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fusegen.codegen.c_text import compute_type, factor, integer, loaded, number, storage_type
+from fusegen.codegen.c_text import compute_type, factor, integer, number, storage_type
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
@@ -22,6 +22,7 @@ from fusegen.plan.expressions import (
     Select,
     Size,
 )
+from fusegen.plan.tolerance import NARROW
 
 LoadText = Callable[[Load], str]
 
@@ -31,9 +32,10 @@ class Statements:
     """Writes expressions as statements into `lines`, remembering which variable holds what.
 
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
-    loop variables and sizes; `load` writes a load's right side in its storage type, `guarded_load`
+    loop variables and sizes; `load` writes a load's right side in its compute type, `guarded_load`
     does so where only one side of a selection may be read, so nothing may be loaded ahead.
-    `divisors` names the prepared `Divisor`s of what many elements are divided by.
+    `divisors` names the prepared `Divisor`s of what many elements are divided by. Quicker functions
+    will do for results of 16 bits and for the values in `tolerant`.
     """
 
     names: Names
@@ -43,6 +45,7 @@ class Statements:
     known: dict[Expression, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     divisors: Mapping[Expression, str] = field(default_factory=dict)
+    tolerant: frozenset[Expression] = frozenset()
 
     def value(self, root: Expression) -> str:
         """The text that stands for `root`, after the statements it needs have been written."""
@@ -88,7 +91,7 @@ class Statements:
             size = integer(expression.size, self.symbols)
             return f"static_cast<{compute_type(expression.dtype)}>({size})"
         if isinstance(expression, Load):
-            return loaded(self.load(expression), expression.dtype)
+            return self.load(expression)
         if isinstance(expression, Select):
             *conditions, (_, last) = self._branches(expression)
             texts = [f"{condition} ? {self._side(side)} : " for condition, side in conditions]
@@ -116,7 +119,7 @@ class Statements:
 
     def _side(self, side: Expression) -> str:
         if isinstance(side, Load) and side not in self.known:
-            text = loaded(self.guarded_load(side), side.dtype)
+            text = self.guarded_load(side)
             return f"({text})" if "?" in text else text
         return self._text(side)
 
@@ -134,6 +137,7 @@ class Statements:
                 self.guarded_load,
                 {**self.known},
                 divisors=self.divisors,
+                tolerant=self.tolerant,
             )
             value = inner.value(side)
             self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]
@@ -142,9 +146,11 @@ class Statements:
 
     def _compute(self, expression: Compute) -> str:
         operation = expression.operation
+        is_tolerant = expression in self.tolerant or expression.dtype in NARROW
         if operation is DIVIDE and expression.operands[1] in self.divisors:
             numerator = self._operand(expression.operands[0], expression.operands[1].dtype)
-            return f"{self.divisors[expression.operands[1]]}.quotient({numerator})"
+            function = "near_quotient" if is_tolerant else "quotient"
+            return f"{self.divisors[expression.operands[1]]}.{function}({numerator})"
         groups = by_parameter(operation.parameters, expression.operands, expression.attributes)
         common = _common_dtype(expression)
         texts: dict[str, str] = {}
@@ -157,8 +163,7 @@ class Statements:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
                 texts[parameter.name] = _attribute(value, parameter.kind, common)
-        is_narrow = expression.dtype in (DType.FLOAT16, DType.BFLOAT16)
-        text = operation.near_cuda if operation.near_cuda and is_narrow else operation.cuda
+        text = operation.near_cuda if operation.near_cuda and is_tolerant else operation.cuda
         return text.format(**texts)
 
     def _operand(self, operand: Expression, common: DType) -> str:

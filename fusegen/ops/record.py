@@ -103,7 +103,8 @@ class Pointwise(Record):
     roughly how many floating-point instructions an element takes on the device. Operands of a
     `floating` one that are integers or truth values are cast to float32 by the call that makes the
     node, as PyTorch does for `exp` or a division. `near_cuda`, if any, takes the place of `cuda`
-    where the result is a 16-bit float: it is quicker, and its error vanishes beside the rounding.
+    where the result is a 16-bit float or becomes one with the error that it has: it is quicker, and
+    its error vanishes beside the rounding.
     """
 
     cuda: str

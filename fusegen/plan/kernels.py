@@ -13,6 +13,7 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import Expression, Load, Reduced
 from fusegen.plan.matrix_views import MatrixView
+from fusegen.plan.tolerance import tolerant
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,15 @@ class RowProgram:
         stores += [s.value for s in self.row_stores]
         stores += [s.value for s in self.sums]
         return (*stores, *(r for phase in self.phases for r in phase.reductions))
+
+    @property
+    def tolerant(self) -> frozenset[Expression]:
+        """Its float32 values for which quicker functions will do."""
+        stores = [s for phase in self.phases for s in phase.stores]
+        stored = [(s.value, s.buffer.dtype) for s in (*stores, *self.row_stores)]
+        states = [(s.reduction, s.accumulator) for s in self.states]
+        sums = [(s.value, DType.FLOAT32) for s in self.sums]
+        return tolerant((*stored, *states, *sums))
 
 
 @dataclass(frozen=True)

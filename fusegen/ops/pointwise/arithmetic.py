@@ -117,6 +117,7 @@ DIVIDE = binary(
     "The quotient, elementwise; that of integers is floating-point.",
     cost=8,
     floating=True,
+    near_cuda="fusegen::near_quotient({input}, {other})",
     gradient=_divide,
 )
 FLOOR_DIVIDE = binary(

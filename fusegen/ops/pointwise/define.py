@@ -47,6 +47,7 @@ def binary(
     accepts: Accepts = Accepts.ANY,
     result: DType | None = None,
     floating: bool = False,
+    near_cuda: str | None = None,
     gradient: Gradient | None = None,
 ) -> Pointwise:
     """An operation on two tensors, `input` and `other`, either of which may be a number."""
@@ -59,5 +60,6 @@ def binary(
         cuda=cuda,
         cost=cost,
         floating=floating,
+        near_cuda=near_cuda,
         gradient=gradient,
     )

@@ -48,6 +48,7 @@ def _transcendental(
     summary: str,
     cost: int = 10,
     device_name: str | None = None,
+    near_cuda: str | None = None,
     *,
     gradient: Gradient,
 ) -> Pointwise:
@@ -58,6 +59,7 @@ def _transcendental(
         summary,
         cost=cost,
         floating=True,
+        near_cuda=near_cuda,
         gradient=gradient,
     )
 
@@ -74,7 +76,11 @@ def _rounding(name: str, summary: str) -> Pointwise:
 
 
 EXP = _transcendental(
-    "exp", "The exponential.", device_name="exponential", gradient=_sloped(lambda x, y: y)
+    "exp",
+    "The exponential.",
+    device_name="exponential",
+    near_cuda="fusegen::near_exp({input})",
+    gradient=_sloped(lambda x, y: y),
 )
 EXP2 = _transcendental(
     "exp2",
@@ -123,6 +129,7 @@ TANH = _transcendental(
     "tanh",
     "The hyperbolic tangent.",
     cost=15,
+    near_cuda="fusegen::near_tanh({input})",
     gradient=_sloped(lambda x, y: build.sub(1, build.square(y))),
 )
 ERF = _transcendental(

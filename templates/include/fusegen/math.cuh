@@ -311,7 +311,20 @@ struct Divisor {
         const float mended = ::fmaf(rest, reciprocal, near);
         return is_nan(mended) ? near : mended;  // zeros, infinities, overflow
     }
+    // To within two units in the last place.
+    __device__ __forceinline__ float near_quotient(float x) const { return x * scale * reciprocal; }
 };
+
+// a / b to within two units in the last place, without a branch (PTX ISA, div.full).
+__device__ __forceinline__ float near_quotient(float a, float b) {
+#ifdef FUSEGEN_EMULATE
+    return a / b;
+#else
+    float result;
+    asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+#endif
+}
 
 // 2^x for results of 16 bits. What is below 2^-126 becomes 0 (PTX ISA, ex2.approx.ftz).
 __device__ __forceinline__ float near_power_of_2(float x) {
@@ -331,7 +344,22 @@ __device__ __forceinline__ float near_exponential(float x) {
     return near_power_of_2(::fmaf(x, 1.44269504f, 24.0f)) * (1.0f / 16777216.0f);
 }
 
-// As close as that, and 2^24 times as great at first, too.
+// exp(x) to within (2 + |x|) 2^-22 of itself, for all x: the square of exp(x / 2).
+__device__ __forceinline__ float near_exp(float x) {
+    const float root = near_power_of_2(x * 0.72134752f);
+    return root * root;
+}
+
+// tanh(x) to within 2^-16 of itself, for results of 16 bits: the series where 1 - 2 / (1 + exp(2x))
+// cancels.
+__device__ __forceinline__ float near_tanh(float x) {
+    const float squared = x * x;
+    const float series = ::fmaf(x * squared, ::fmaf(squared, 2.0f / 15.0f, -1.0f / 3.0f), x);
+    const float whole = 1.0f - 2.0f * near_reciprocal(1.0f + near_power_of_2(x * 2.88539008f));
+    return absolute(x) < 0.125f ? series : whole;
+}
+
+// As close as `near_exponential`, and 2^24 times as great at first, too.
 __device__ __forceinline__ float near_sigmoid(float x) {
     constexpr float scale = 1.0f / 16777216.0f;
     return near_reciprocal(scale + near_power_of_2(::fmaf(x, -1.44269504f, -24.0f))) * scale;
@@ -372,6 +400,11 @@ template <class T>
 __device__ __forceinline__ T relu(T x) {
     return is_negative(x) ? T(0) : x;
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// One instruction; of the zeros it takes the positive one, as PyTorch's does there.
+__device__ __forceinline__ float relu(float x) { return maximum(x, 0.0f); }
+#endif
 
 template <class T>
 __device__ __forceinline__ T hardtanh(T x, T least, T greatest) {

@@ -200,6 +200,42 @@ struct Mean : Moments<T> {
     __device__ __forceinline__ T result() const { return this->mean(); }
 };
 
+// Several states that are merged together.
+template <class First, class... Rest>
+struct Joined {
+    First first;
+    Joined<Rest...> rest;
+
+    __device__ __forceinline__ void merge(const Joined& other) {
+        first.merge(other.first);
+        rest.merge(other.rest);
+    }
+    __device__ __forceinline__ void split(First& to, Rest&... others) const {
+        to = first;
+        rest.split(others...);
+    }
+};
+
+template <class Last>
+struct Joined<Last> {
+    Last last;
+
+    __device__ __forceinline__ void merge(const Joined& other) { last.merge(other.last); }
+    __device__ __forceinline__ void split(Last& to) const { to = last; }
+};
+
+template <class Last>
+__device__ __forceinline__ Joined<Last> join(const Last& last) {
+    return {last};
+}
+
+template <class First, class Second, class... Rest>
+__device__ __forceinline__ Joined<First, Second, Rest...> join(const First& first,
+                                                               const Second& second,
+                                                               const Rest&... rest) {
+    return {first, join(second, rest...)};
+}
+
 constexpr unsigned whole_warp = 0xffffffffu;
 
 // The merged state of `lanes` neighbouring threads of a warp, the same bits in each of them. Every

@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(256, 4) layer_norm_gelu_add_kernel(
             }
         }
         rest_state = reduce_lanes<32>(rest_state);
-        const float rest = convert<float>(rest_state.result());
         squared_deviations_state = reduce_lanes<32>(squared_deviations_state);
+        const float rest = convert<float>(rest_state.result());
         const float squared_deviations = convert<float>(squared_deviations_state.result());
         // Phase 3 of 3.
         const float rest_2 = rest / 512.0f;

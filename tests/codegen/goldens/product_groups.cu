@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(256) linear_group_norm_kernel(
                 }
             }
             rest_state = reduce_lanes<16>(rest_state);
-            const float rest = convert<float>(rest_state.result());
             squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float rest = convert<float>(rest_state.result());
             const float squared_deviations = convert<float>(squared_deviations_state.result());
             // Phase 3 of 3.
             const float rest_2 = rest / 16.0f;
@@ -254,8 +254,8 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
                 }
             }
             rest_state = reduce_lanes<16>(rest_state);
-            const float rest = convert<float>(rest_state.result());
             squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float rest = convert<float>(rest_state.result());
             const float squared_deviations = convert<float>(squared_deviations_state.result());
             // Phase 3 of 3.
             const float rest_2 = rest / 16.0f;

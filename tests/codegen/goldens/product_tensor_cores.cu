@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_kernel(
                 }
             }
             rest_state = reduce_lanes<16>(rest_state);
-            const float rest = convert<float>(rest_state.result());
             squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float rest = convert<float>(rest_state.result());
             const float squared_deviations = convert<float>(squared_deviations_state.result());
             // Phase 3 of 3.
             const float rest_2 = rest / 16.0f;
@@ -259,8 +259,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
                 }
             }
             rest_state = reduce_lanes<16>(rest_state);
-            const float rest = convert<float>(rest_state.result());
             squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float rest = convert<float>(rest_state.result());
             const float squared_deviations = convert<float>(squared_deviations_state.result());
             // Phase 3 of 3.
             const float rest_2 = rest / 16.0f;
@@ -440,8 +440,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                         }
                     }
                     rest_state = reduce_lanes<2>(rest_state);
-                    const float rest = convert<float>(rest_state.result());
                     squared_deviations_state = reduce_lanes<2>(squared_deviations_state);
+                    const float rest = convert<float>(rest_state.result());
                     const float squared_deviations = convert<float>(squared_deviations_state.result());
                     // Phase 3 of 3.
                     const float rest_2 = rest / 16.0f;
@@ -626,8 +626,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                         }
                     }
                     rest_state = reduce_lanes<2>(rest_state);
-                    const float rest = convert<float>(rest_state.result());
                     squared_deviations_state = reduce_lanes<2>(squared_deviations_state);
+                    const float rest = convert<float>(rest_state.result());
                     const float squared_deviations = convert<float>(squared_deviations_state.result());
                     // Phase 3 of 3.
                     const float rest_2 = rest / 16.0f;
@@ -749,8 +749,8 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
                 }
             }
             rest_state = reduce_lanes<16>(rest_state);
-            const float rest = convert<float>(rest_state.result());
             squared_deviations_state = reduce_lanes<16>(squared_deviations_state);
+            const float rest = convert<float>(rest_state.result());
             const float squared_deviations = convert<float>(squared_deviations_state.result());
             // Phase 3 of 3.
             const float rest_2 = rest / 16.0f;
