@@ -17,43 +17,44 @@ throw true try typedef typeid typename union unsigned using virtual void volatil
 xor xor_eq main signal
 """
 SKELETON = """
-accumulators batch_index batch_of_tile batches begin block block_column blocks brought_column
-brought_columns brought_row brought_rows channel_step channels chunk chunk_lines column column_step
-column_tile column_tiles columns columns_inside columns_left count depth depths element empty end
-entries entry entry_column entry_row finish first first_channel first_column first_column_inside
-first_depth first_of_part first_pixel first_row first_row_inside fits full grid group groups half
-half_wide high i image_index image_step images index input_channel input_channels input_column
-input_columns_left input_height input_parts input_row input_rows_left input_scale input_scaling
-input_width inputs inside inside_row is_active is_channel is_last j kernel_column kernel_row lane
-lane_pixels lanes left_batch_stride left_map left_matrices left_run left_size left_start left_stride
-left_tile line line_column_step line_group line_step loaded low low_sums magnitudes middle mma_tiles
-most offsets order origin origins output_channel own_column own_columns own_pixels own_row own_rows
-own_sum own_weight owner packed pair part part_columns part_end partial parts patch patch_column
-patch_columns patch_first_column patch_first_row patch_line patch_pixels patch_row patch_rows
-patch_size patch_source phase piece pieces pixel place plane previous processors product_column
-product_row result_height result_width right_batch_stride right_map right_matrices right_run
-right_start right_stride right_tile ring ring_bytes round_first_pixel row row_end row_in_block
-row_step row_tile row_tiles rows rows_inside rows_left runs shared skinny_kernel slot slot_round
-slot_rounds source stage stage_pixel stage_place stage_size stage_tiles staged stages step steps
-store_stage stream stride stride_columns stride_rows sums taken tap target tensor_tiles thread
-thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end tile_first_column
-tile_first_row tile_row tile_rows tiles turn unscale vector warp warp_pixels warpgroup warps
-weight_parts weight_scale weight_scaling weights wide work
+accumulators barriers batch_index batch_of_tile batches begin block block_column blocks
+brought_column brought_columns brought_row brought_rows channel_step channels chunk chunk_lines
+column column_step column_tile column_tiles columns columns_inside columns_left count depth depths
+element empty end entries entry entry_column entry_row exchange finish first first_channel
+first_column first_column_inside first_depth first_of_part first_pixel first_row first_row_inside
+fits full grid group groups half half_wide high i image_index image_step images index input_channel
+input_channels input_column input_columns_left input_height input_parts input_row input_rows_left
+input_scale input_scaling input_width inputs inside inside_row is_active is_channel is_last j
+kernel_column kernel_row lane lane_pixels lanes left_batch_stride left_map left_matrices left_run
+left_size left_start left_stride left_tile line line_column_step line_group line_step loaded low
+low_sums magnitudes middle mma_tiles most offsets order origin origins output_channel own_column
+own_columns own_pixels own_row own_rows own_sum own_weight owner packed pair part part_columns
+part_end partial parts patch patch_column patch_columns patch_first_column patch_first_row
+patch_line patch_pixels patch_row patch_rows patch_size patch_source phase piece pieces pixel place
+plane previous processors product_column product_row result_height result_width right_batch_stride
+right_map right_matrices right_run right_start right_stride right_tile ring ring_bytes
+round_first_pixel row row_end row_in_block row_step row_tile row_tiles rows rows_inside rows_left
+runs shared skinny_kernel slot slot_round slot_rounds source stage stage_pixel stage_place
+stage_size stage_tiles staged stages step steps store_stage stream stride stride_columns stride_rows
+sums taken tap target tensor_tiles thread thread_column thread_row threads tile tile_column
+tile_columns tile_depth tile_end tile_first_column tile_first_row tile_row tile_rows tiles turn
+unscale vector warp warp_pixels warpgroup warps weight_parts weight_scale weight_scaling weights
+wide work
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
-All Any ArgMaximum ArgMinimum Divisor LogSumExp Magnitudes Major Maximum Mean Minimum MmaOperand
-Moments Neighbours Parts Pixel Product Scaling SteppedDivision Strides Sum Swizzle TensorMap
-TensorMapError TensorTiles TileOrder Vector WeightFragment assert bfloat16 blockDim blockIdx
-brought_pixel cluster_rank cluster_sync computed_once convert decrease_registers dim3 divide_up
-encode_tensor_map errno float16 fusegen fusegen_dynamic_shared fusegen_emulator
+All Any ArgMaximum ArgMinimum ClusterExchange Divisor LogSumExp Magnitudes Major Maximum Mean
+Minimum MmaOperand Moments Neighbours Parts Pixel Product Scaling SteppedDivision Strides Sum
+Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector WeightFragment assert bfloat16
+blockDim blockIdx brought_pixel cluster_rank cluster_sync computed_once convert decrease_registers
+dim3 divide_up encode_tensor_map errno float16 fusegen fusegen_dynamic_shared fusegen_emulator
 fusegen_emulator_dynamic_shared fusegen_emulator_take_error gridDim grid_of has_clusters has_mma
-has_wgmma increase_registers int16_t int32_t int64_t int8_t is_aligned is_contiguous lane_pixel
+has_wgmma increase_registers int16_t int32_t int64_t int8_t is_aligned is_contiguous join lane_pixel
 ldmatrix linux load_vector low_scale mbarrier_arrive mbarrier_arrive_expect mbarrier_fence_init
 mbarrier_init mbarrier_wait merge_dims mma_product multiply_entries power_of_two processor_count
 push_run read_only reduce_block reduce_cluster reduce_lanes reduce_outer rounded shared_bytes
-skinny_product std store_vector threadIdx tma_load_3d tma_load_5d uint8_t unix warpSize wgmma
-wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait
+skinny_product std store_vector threadIdx tma_load_3d tma_load_5d uint8_t unix value_at warpSize
+wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 

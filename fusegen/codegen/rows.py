@@ -135,5 +135,5 @@ def _merge(form: RowForm) -> str:
     if form.mapping is RowMapping.BLOCK:
         return f"reduce_block<{form.threads}>({{}}, turn)"
     if form.mapping is RowMapping.CLUSTER:
-        return f"reduce_cluster<{form.threads}, {form.cluster}>({{}}, turn)"
+        return f"reduce_cluster<{form.threads}, {form.cluster}>({{}}, exchange)"
     return f"reduce_outer<{form.rows_a_block}, {form.lanes}>({{}})"

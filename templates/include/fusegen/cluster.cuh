@@ -76,6 +76,29 @@ __device__ __forceinline__ T* cluster_shared(T* shared, unsigned rank) {
     return remote;
 }
 
+// Stores `value`, of whole words, to the same shared variable of block `rank` of the cluster. It
+// runs by itself: the bytes count towards that block's barrier, whose waiters then see the value and
+// what this thread did before (st.async). Nothing else needs to be waited for, as cluster_sync does.
+template <class T>
+__device__ __forceinline__ void cluster_send(T* shared, const T& value, std::uint64_t* barrier,
+                                             unsigned rank) {
+    static_assert(sizeof(T) % 4 == 0 && alignof(T) % 4 == 0, "whole words are sent");
+    std::uint32_t words[sizeof(T) / 4];
+    memcpy(words, &value, sizeof(T));
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
+        asm volatile(
+            "{\n"
+            ".reg .b32 target, counted;\n"
+            "mapa.shared::cluster.u32 target, %0, %3;\n"
+            "mapa.shared::cluster.u32 counted, %2, %3;\n"
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [target], %1, [counted];\n"
+            "}" ::"r"(shared_address(shared) + 4 * i),
+            "r"(words[i]), "r"(shared_address(barrier)), "r"(rank)
+            : "memory");
+    }
+}
+
 // Counts one arrival at the same barrier of block `rank` of the cluster. It tells that block that
 // copies and products this thread has waited for are complete, but orders no ordinary accesses.
 __device__ __forceinline__ void mbarrier_arrive_remote(std::uint64_t* barrier, unsigned rank) {

@@ -206,10 +206,10 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
     const int64_t rows = batch;
     const int64_t columns = width;
     const int lane = cluster_rank() * 512 + threadIdx.x;
-    int turn = 0;  // which of two arrays the next exchange between warps uses
     const int64_t block = blockIdx.x / 8;
     const int64_t blocks = gridDim.x / 8;
-    cluster_sync();  // no block reaches into another's memory before that has started
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2);
+    ClusterExchange exchange(barriers);
     for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = columns;
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
                 cache_0_3[step][element] = x_value_3;
             }
         }
-        amax_state_3 = reduce_cluster<512, 8>(amax_state_3, turn);
+        amax_state_3 = reduce_cluster<512, 8>(amax_state_3, exchange);
         const float amax_3 = convert<float>(amax_state_3.result());
         // Phase 2 of 3.
         auto sum_state_3 = Sum<float>::identity();
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
                 cache_0_3[step][element] = exp_3;
             }
         }
-        sum_state_3 = reduce_cluster<512, 8>(sum_state_3, turn);
+        sum_state_3 = reduce_cluster<512, 8>(sum_state_3, exchange);
         const float sum_3 = convert<float>(sum_state_3.result());
         // Phase 3 of 3.
         const Divisor sum_divisor_3(sum_3);

@@ -27,15 +27,15 @@ __global__ void block_sums(const int64_t* x, int64_t* y) {
 // The same of the cluster's numbers, on devices that have clusters.
 __global__ void cluster_sums(const int64_t* x, int64_t* y) {
 #if FUSEGEN_HAS_CLUSTERS
-    int turn = 0;
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2);
+    ClusterExchange exchange(barriers);
     const int64_t own = x[blockIdx.x * threads + threadIdx.x];
     int64_t total = 0;
-    cluster_sync();
     for (int64_t factor = 1; factor <= 3; ++factor) {
         // found: FIXED_TURN
-        total += reduce_cluster<threads, cluster>(Sum<int64_t>{own * factor}, turn).result();
+        total += reduce_cluster<threads, cluster>(Sum<int64_t>{own * factor}, exchange).result();
 #ifdef FIXED_TURN
-        turn = 0;
+        exchange.uses = 0;
 #endif
     }
     y[blockIdx.x * threads + threadIdx.x] = total;

@@ -102,6 +102,12 @@ void fusegen_emulator_mbarrier_wait(fusegen_emulator::Site site, std::uint64_t* 
     emulator().mbarriers().wait(site, barrier, parity, __builtin_return_address(0));
 }
 
+void fusegen_emulator_cluster_send(fusegen_emulator::Site site, void* shared, const void* value,
+                                   std::size_t bytes, std::uint64_t* barrier, unsigned rank) {
+    emulator().bulk_copies().send(site, shared, value, bytes, barrier, rank,
+                                  __builtin_return_address(0));
+}
+
 void fusegen_emulator_tma_load(fusegen_emulator::Site site,
                                const fusegen_emulator::TileCopy* copy) {
     emulator().bulk_copies().load(site, *copy, __builtin_return_address(0));

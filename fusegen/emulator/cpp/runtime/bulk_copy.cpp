@@ -1,6 +1,8 @@
 #include "bulk_copy.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emulator.h"
 #include "site.h"
@@ -100,6 +102,17 @@ bool BulkCopies::lies_unswizzled(const void* address) const {
     return false;
 }
 
+Mbarrier& BulkCopies::barrier_at(Site site, const std::uint64_t* address) const {
+    Mbarrier& barrier = emulator().mbarriers().find(site, address);
+    if (!barrier.visible_to_copies) {
+        emulator().fail(Emulator::current(),
+                        "%s: the thread that initialised the barrier has not called "
+                        "mbarrier_fence_init since",
+                        SiteText(site).text);
+    }
+    return barrier;
+}
+
 void BulkCopies::load(Site site, const TileCopy& copy, const void* code) {
     const Thread& self = Emulator::current();
     Checker& checker = emulator().checker();
@@ -120,13 +133,7 @@ void BulkCopies::load(Site site, const TileCopy& copy, const void* code) {
             part.barrier =
                 static_cast<std::uint64_t*>(emulator().cluster_shared(site, copy.barrier, rank));
         }
-        Mbarrier& barrier = emulator().mbarriers().find(site, part.barrier);
-        if (!barrier.visible_to_copies) {
-            emulator().fail(self,
-                            "%s: the thread that initialised the barrier has not called "
-                            "mbarrier_fence_init since",
-                            SiteText(site).text);
-        }
+        Mbarrier& barrier = barrier_at(site, part.barrier);
         if (checker.on) {
             const VectorClocks::View view = checker.clocks().view_of(self.number);
             const Actor agent{barrier.agent, barrier.phase_time};
@@ -143,8 +150,29 @@ void BulkCopies::load(Site site, const TileCopy& copy, const void* code) {
                                     code);
         }
         remember_layout(copy, part.shared);
-        in_flight_.push_back({part, *copy.map, site, &self, &barrier, barrier.phase, 0});
+        in_flight_.push_back({part, *copy.map, site, &self, &barrier, barrier.phase, 0, {}, {}});
     }
+}
+
+void BulkCopies::send(Site site, void* shared, const void* value, std::size_t bytes,
+                      std::uint64_t* barrier_address, unsigned rank, const void* code) {
+    const Thread& self = Emulator::current();
+    Checker& checker = emulator().checker();
+    TileCopy copy{};
+    copy.shared = emulator().cluster_shared(site, shared, rank);
+    copy.barrier =
+        static_cast<std::uint64_t*>(emulator().cluster_shared(site, barrier_address, rank));
+    Mbarrier& barrier = barrier_at(site, copy.barrier);
+    const char* begin = static_cast<const char*>(value);
+    InFlight sent{copy, {}, site, &self, &barrier, barrier.phase, 0, {begin, begin + bytes}, {}};
+    if (checker.on) {
+        checker.access_by_agent({barrier.agent, barrier.phase_time},
+                                checker.clocks().view_of(self.number), copy.shared, bytes,
+                                AccessKind::write, code);
+        // Its completion releases what the thread did before.
+        checker.clocks().release(self.number, sent.known);
+    }
+    in_flight_.push_back(std::move(sent));
 }
 
 BulkCopies::Stores& BulkCopies::stores_of(const Thread& thread) {
@@ -185,7 +213,7 @@ void BulkCopies::store(Site site, const TileCopy& copy, const void* code) {
             }
         });
     }
-    in_flight_.push_back({copy, *copy.map, site, &self, nullptr, 0, stores.committed});
+    in_flight_.push_back({copy, *copy.map, site, &self, nullptr, 0, stores.committed, {}, {}});
 }
 
 void BulkCopies::commit_stores() {
@@ -230,14 +258,28 @@ void BulkCopies::complete(std::size_t i) {
         copy_to_global(done.copy);
         return;
     }
-    copy_to_shared(done.copy);
+    const std::size_t bytes = bring(done);
     if (done.barrier->phase != done.phase) {
         emulator().fail(*done.thread,
                         "%s: the barrier's phase was complete before the copy's %zu bytes came: "
                         "too few were announced",
-                        SiteText(done.site).text, tile_bytes(done.copy));
+                        SiteText(done.site).text, bytes);
     }
-    emulator().mbarriers().bring(*done.barrier, static_cast<std::int64_t>(tile_bytes(done.copy)));
+    emulator().mbarriers().bring(*done.barrier, static_cast<std::int64_t>(bytes));
+}
+
+std::size_t BulkCopies::bring(const InFlight& done) {
+    if (done.sent.empty()) {
+        copy_to_shared(done.copy);
+        return tile_bytes(done.copy);
+    }
+    std::memcpy(done.copy.shared, done.sent.data(), done.sent.size());
+    Clock& released = done.barrier->released;
+    released.resize(std::max(released.size(), done.known.size()));
+    for (std::size_t member = 0; member < done.known.size(); ++member) {
+        released[member] = std::max(released[member], done.known[member]);
+    }
+    return done.sent.size();
 }
 
 void BulkCopies::check_finished_thread(const Thread& thread) const {

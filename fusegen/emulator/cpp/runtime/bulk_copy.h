@@ -1,11 +1,12 @@
-// Bulk copies of tiles between global and shared memory, which run by themselves (PTX ISA,
-// "cp.async.bulk.tensor").
+// Copies that run by themselves: of tiles between global and shared memory (PTX ISA,
+// "cp.async.bulk.tensor"), and of values to another block's shared memory ("st.async").
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
+#include "../checker/vector_clocks.h"
 #include "../include/fusegen_emulator/asynchronous.h"
 #include "random.h"
 
@@ -24,6 +25,8 @@ public:
 
     // For the thread that runs: see asynchronous.h. `code` is where in the kernel it is called.
     void load(Site site, const TileCopy& copy, const void* code);
+    void send(Site site, void* shared, const void* value, std::size_t bytes, std::uint64_t* barrier,
+              unsigned rank, const void* code);
     void store(Site site, const TileCopy& copy, const void* code);
     void commit_stores();
     void wait_for_stores(unsigned pending, bool only_reads);
@@ -45,9 +48,11 @@ private:
         TensorMap map;
         Site site;
         const Thread* thread;
-        Mbarrier* barrier;    // of a load
+        Mbarrier* barrier;    // of a load, or of what is sent
         std::uint64_t phase;  // the barrier's when the load was issued
         unsigned group;       // of a store
+        std::vector<char> sent;  // what is sent, instead of a tile
+        Clock known;             // by the sender
     };
 
     // A thread's stores. Group g is committed if g < committed; the times are the checker's.
@@ -67,6 +72,8 @@ private:
     };
 
     void complete(std::size_t i);
+    static std::size_t bring(const InFlight& done);  // to shared memory; how many bytes
+    Mbarrier& barrier_at(Site site, const std::uint64_t* address) const;
     void check_copy(Site site, const TileCopy& copy) const;
     void remember_layout(const TileCopy& copy, void* tile);
     Stores& stores_of(const Thread& thread);

@@ -25,6 +25,8 @@ const char* cuda_name(Operation operation) {
             return "cluster_sync";
         case Operation::cluster_shared:
             return "cluster_shared";
+        case Operation::cluster_send:
+            return "cluster_send";
         case Operation::mbarrier_init:
             return "mbarrier_init";
         case Operation::mbarrier_arrive:

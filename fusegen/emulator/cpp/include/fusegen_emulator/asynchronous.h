@@ -47,6 +47,11 @@ void fusegen_emulator_mbarrier_arrive_remote(fusegen_emulator::Site site, std::u
 void fusegen_emulator_mbarrier_wait(fusegen_emulator::Site site, std::uint64_t* barrier,
                                     unsigned parity);
 
+// Stores `bytes` of `value` to the same shared variable of another block of the cluster; they count
+// towards that block's barrier.
+void fusegen_emulator_cluster_send(fusegen_emulator::Site site, void* shared, const void* value,
+                                   std::size_t bytes, std::uint64_t* barrier, unsigned rank);
+
 void fusegen_emulator_tma_load(fusegen_emulator::Site site, const fusegen_emulator::TileCopy* copy);
 void fusegen_emulator_tma_store(fusegen_emulator::Site site,
                                 const fusegen_emulator::TileCopy* copy);

@@ -21,6 +21,14 @@ __forceinline__ T* cluster_shared(T* shared, unsigned rank,
     return static_cast<T*>(fusegen_emulator_cluster_shared(site, shared, rank));
 }
 
+template <class T>
+__forceinline__ void cluster_send(T* shared, const T& value, std::uint64_t* barrier, unsigned rank,
+                                  fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                      fusegen_emulator::Operation::cluster_send)) {
+    static_assert(sizeof(T) % 4 == 0 && alignof(T) % 4 == 0, "whole words are sent");
+    fusegen_emulator_cluster_send(site, shared, &value, sizeof(T), barrier, rank);
+}
+
 __forceinline__ void mbarrier_arrive_remote(
     std::uint64_t* barrier, unsigned rank,
     fusegen_emulator::Site site =

@@ -22,6 +22,7 @@ enum class Operation : unsigned {
     named_barrier,
     cluster_sync,
     cluster_shared,
+    cluster_send,
     mbarrier_init,
     mbarrier_arrive,
     mbarrier_wait,
