@@ -161,9 +161,9 @@ class _Partition:
         for key in sorted(self.groups):
             part = self.groups[key]
             narrow = self._narrow(part.group)
-            if not narrow:
-                continue
             wide = tuple(node for node in part.group.nodes if node not in narrow)
+            if not narrow or not wide:
+                continue
             groups = [self.dependencies.group(nodes) for nodes in (tuple(narrow), wide)]
             verdicts = [judge(group, self.context) for group in groups]
             seconds = sum(verdict.seconds for verdict in verdicts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fusegen.ir.graph import Attributes, Node, Placeholder, Role, TensorType
 from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
+from fusegen.ops.record import LibraryCall
 from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels import ConvolutionPlan, Store
@@ -24,9 +25,10 @@ from fusegen.plan.strategies.convolution import (
 
 def plan(group: Group, context: Context) -> tuple[ConvolutionPlan]:
     """The gradient in one kernel, where the convolution took each pixel of few channels."""
-    gradient = group.nodes[-1]
-    if gradient.operation is not INPUT_GRADIENT or len(group.nodes) > 1:
+    calls = group.having(LibraryCall)
+    if len(group.nodes) != 1 or not calls or calls[0].operation is not INPUT_GRADIENT:
         raise NotApplicable("it is not the gradient of a convolution's input alone")
+    (gradient,) = calls
     node = _as_convolution(gradient)
     axes, window = axes_of(node), window_of(node)
     rows, columns = window.kernel
