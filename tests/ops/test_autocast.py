@@ -83,7 +83,7 @@ def in_float32(example: Example) -> Example:
 
 @each_device
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data(), dtype=st.sampled_from([DType.BFLOAT16, DType.FLOAT16]))
 def test_result_has_the_dtype_that_pytorch_gives_it(
     device: Device, record: Record, data: st.DataObject, dtype: DType
