@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -12,6 +13,7 @@ def peak_bytes(call: Callable[[], object]) -> int:
     what it had before: results, saved values, workspaces. The second call counts: the first may
     load kernels."""
     call()
+    gc.collect()  # what the first call left in cycles must not be freed during the second
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
