@@ -49,12 +49,13 @@ Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector WeightFragment ass
 blockDim blockIdx brought_pixel cluster_rank cluster_sync computed_once convert decrease_registers
 dim3 divide_up encode_tensor_map errno float16 fusegen fusegen_dynamic_shared fusegen_emulator
 fusegen_emulator_dynamic_shared fusegen_emulator_take_error gridDim grid_of has_clusters has_mma
-has_wgmma increase_registers int16_t int32_t int64_t int8_t is_aligned is_contiguous join lane_pixel
-ldmatrix linux load_vector low_scale mbarrier_arrive mbarrier_arrive_expect mbarrier_fence_init
-mbarrier_init mbarrier_wait merge_dims mma_product multiply_entries power_of_two processor_count
-push_run read_only reduce_block reduce_cluster reduce_lanes reduce_outer rounded shared_bytes
-skinny_product std store_vector threadIdx tma_load_3d tma_load_5d uint8_t unix value_at warpSize
-wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait
+has_wgmma increase_registers int16_t int32_t int64_t int8_t is_aligned is_contiguous join
+lane_pixel ldmatrix linux load_vector low_scale mbarrier_arrive mbarrier_arrive_expect
+mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims mma_product multiply_entries
+power_of_two prefetch_tensor_map processor_count push_run read_only reduce_block reduce_cluster
+reduce_lanes reduce_outer rounded shared_bytes skinny_product std store_vector store_vector_if
+threadIdx tma_load_3d tma_load_5d uint8_t unix value_at warpSize wgmma wgmma_commit
+wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 

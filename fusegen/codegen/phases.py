@@ -30,6 +30,9 @@ from fusegen.plan.expressions import (
 from fusegen.plan.kernels import ColumnSum, Kept, Phase, RowProgram
 from fusegen.plan.phases import state_holders
 
+# What is gathered from the vectors that a thread has, instead of from single elements.
+BY_VECTORS = (Monoid.MEAN, Monoid.MOMENTS, Monoid.LOG_SUM_EXP)
+
 
 class Slots(Protocol):
     """How a phase reads and writes the values that it keeps for later ones."""
@@ -179,6 +182,7 @@ def program_text(
     across: bool = False,
     keeps_sums: bool = True,
     joins: bool = False,
+    guard: str = "",
 ) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`.
 
@@ -188,9 +192,12 @@ def program_text(
     ahead of all else. With `across`, a vector's elements belong to neighbouring rows from `own_row`
     on instead of columns: states and results are arrays, and all that a row needs is computed where
     it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`. With
-    `joins`, a phase's states are merged together: each merge costs a barrier.
+    `joins`, a phase's states are merged together: each merge costs a barrier. Where `guard` is
+    given, registers hold a row as vectors, which are stored only where it is true.
     """
-    writer = _Writer(program, scope, vector, slots, merge, ahead, even, across, keeps_sums, joins)
+    writer = _Writer(
+        program, scope, vector, slots, merge, ahead, even, across, keeps_sums, joins, guard
+    )
     phases = tuple(writer.phase(phase) for phase in program.phases)
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
@@ -223,10 +230,12 @@ class _Writer:
         across: bool,
         keeps_sums: bool,
         joins: bool,
+        guard: str,
     ) -> None:
         self.program, self.scope = program, scope
         self.vector, self.slots, self.merge, self.ahead = vector, slots, merge, ahead
-        self.even, self.across, self.keeps_sums, self.joins = even, across, keeps_sums, joins
+        self.even, self.across, self.keeps_sums = even, across, keeps_sums
+        self.joins, self.guard = joins, guard
         self.state_of: dict[Reduced, str] = {}
         self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
@@ -244,7 +253,7 @@ class _Writer:
         step, first = (domain.column, "first_column")
         if self.across:
             step, first = domain.row, "own_row"
-        loop = VectorLoop(scope, step, first, self.vector, multiples, self.ahead)
+        loop = VectorLoop(scope, step, first, self.vector, multiples, self.ahead, self.guard)
         known = {kept.value: self.slots.read(kept, loop) for kept in phase.reads}
         if not self.across:
             self._hoist(phase.roots, frozenset(known))
@@ -298,6 +307,11 @@ class _Writer:
             f"{joined}.split({states});",
         )
 
+    @property
+    def _takes_vectors(self) -> bool:
+        """Whether each thread has whole vectors of a row."""
+        return bool(self.ahead or self.guard) and not self.across
+
     def _feed(
         self, holder: Reduced, reductions: list[Reduced], element: Statements, loop: VectorLoop
     ) -> ReductionText:
@@ -312,7 +326,7 @@ class _Writer:
                 f"const auto* const {left} = {pointer}({self.scope.buffer(operand.buffer)});",
                 f"{state}{own}.merge({left}[{self.scope.text(operand.offset)}]);",
             ]
-        elif self.ahead and not self.across and holder.monoid in (Monoid.MEAN, Monoid.MOMENTS):
+        elif self._takes_vectors and holder.monoid in BY_VECTORS:
             values = names.fresh(f"{holder.name}_values")
             dtype = compute_type(accumulator_dtype(operand.dtype))
             loop.before.append(f"Vector<{dtype}, vector> {values};")

@@ -24,6 +24,9 @@ from fusegen.plan.kernels import (
 )
 from fusegen.plan.tensor_cores import LANES, PAIR
 
+# The kernel's variable that tells whether a thread's place is inside the result.
+GUARD = "is_active"
+
 
 @dataclass(frozen=True)
 class ElementLoopText:
@@ -153,7 +156,9 @@ def _conditions(
 def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, neighbours: int
 ) -> ElementLoopText:
-    loop = VectorLoop(scope, plan.axes.column, "first_column", neighbours, (plan.axes.columns,))
+    loop = VectorLoop(
+        scope, plan.axes.column, "first_column", neighbours, (plan.axes.columns,), guard=GUARD
+    )
     values = tuple(store.value for store in epilogue.stores)
     element = _accumulator("block", neighbours)
     known: dict[Expression, str] = {e: element for e in walk(values) if isinstance(e, Accumulator)}
@@ -184,6 +189,7 @@ def _program(
         vector=neighbours,
         slots=RegisterSlots(element),
         merge=f"reduce_lanes<{lanes}>({{}})",
+        guard=GUARD,
     )
 
 

@@ -83,7 +83,21 @@ struct alignas(N * sizeof(T) < access_bytes ? N * sizeof(T) : access_bytes) Vect
     T elements[N];
 
     __device__ __forceinline__ T& operator[](int i) { return elements[i]; }
-    __device__ __forceinline__ const T& operator[](int i) const { return elements[i]; }
+    __device__ __forceinline__ T operator[](int i) const {
+#ifndef FUSEGEN_EMULATE
+        if constexpr (std::is_same<T, bfloat16>::value && N > 1) {
+            // Out of its pair: the upper one is a float but for a mask. Left to itself the compiler
+            // moves it down and up again.
+            const std::uint32_t pair = reinterpret_cast<const std::uint32_t*>(elements)[i / 2];
+            const std::uint32_t bits = i % 2 == 0 ? pair : pair >> 16;
+            return __ushort_as_bfloat16(static_cast<unsigned short>(bits));
+        } else {
+            return elements[i];
+        }
+#else
+        return elements[i];
+#endif
+    }
 };
 
 // An element of a vector in the type that arithmetic on it is done in. `i` must be known when loops
@@ -165,6 +179,56 @@ __device__ __forceinline__ void store_vector(T* target, const Vector<T, N>& vect
         }
 #endif
         reinterpret_cast<Word*>(target)[i] = reinterpret_cast<const Word*>(&vector)[i];
+    }
+}
+
+#ifndef FUSEGEN_EMULATE
+// Stores of 16 or 8 bytes each under a predicate.
+template <class T, int N>
+__device__ __forceinline__ void store_halves_if(unsigned active, T* target,
+                                                const Vector<T, N>& vector) {
+    constexpr int half = 8 / static_cast<int>(sizeof(T));
+    if constexpr (N == half) {
+        asm volatile(
+            "{\n"
+            ".reg .pred active;\n"
+            "setp.ne.u32 active, %0, 0;\n"
+            "@active st.global.b64 [%1], %2;\n"
+            "}" ::"r"(active),
+            "l"(target), "l"(packed_bits(vector, 0)));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i += 2 * half) {
+            asm volatile(
+                "{\n"
+                ".reg .pred active;\n"
+                ".reg .b32 a, b, c, d;\n"
+                "setp.ne.u32 active, %0, 0;\n"
+                "mov.b64 {a, b}, %2;\n"
+                "mov.b64 {c, d}, %3;\n"
+                "@active st.global.v4.b32 [%1], {a, b, c, d};\n"
+                "}" ::"r"(active),
+                "l"(target + i), "l"(packed_bits(vector, i)), "l"(packed_bits(vector, i + half)));
+        }
+    }
+}
+#endif
+
+// The same, or nothing where not `active`, by instructions under a predicate: a branch would keep
+// the compiler from working on what follows while this is under way. No memory that the kernel
+// reads may be written this way.
+template <class T, int N>
+__device__ __forceinline__ void store_vector_if(bool active, T* target,
+                                                const Vector<T, N>& vector) {
+#ifdef FUSEGEN_EMULATE
+    constexpr bool in_halves = false;
+#else
+    constexpr bool in_halves = sizeof(vector) % 8 == 0 && (sizeof(T) == 2 || sizeof(T) == 4);
+#endif
+    if constexpr (in_halves) {
+        store_halves_if(static_cast<unsigned>(active), target, vector);
+    } else if (active) {
+        store_vector(target, vector);
     }
 }
 

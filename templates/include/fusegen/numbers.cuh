@@ -19,6 +19,17 @@ __device__ __forceinline__ T not_a_number() {
     return static_cast<T>(NAN);
 }
 
+// The greatest number below infinity.
+template <class T>
+__device__ __forceinline__ T greatest_finite() {
+    if constexpr (std::is_same<T, float>::value) {
+        return 0x1.fffffep127f;
+    } else {
+        static_assert(std::is_same<T, double>::value, "only float and double are known here");
+        return 0x1.fffffffffffffp1023;
+    }
+}
+
 // Less than or equal to every other number of the type.
 template <class T>
 __device__ __forceinline__ T lowest() {

@@ -218,9 +218,7 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
                     for (int element = 0; element < vector; ++element) {
                         y_vector[element] = convert<float16>(accumulators[block * 4 + half * 2 + element]);
                     }
-                    if (is_active) {
-                        store_vector(y + batch_index * 65536 + first_column + row * 256, y_vector);
-                    }
+                    store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
                 }
             }
         }
@@ -352,9 +350,7 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                     for (int element = 0; element < vector; ++element) {
                         y_vector[element] = convert<float16>(accumulators[block * 4 + half * 2 + element]);
                     }
-                    if (is_active) {
-                        store_vector(y + batch_index * 65536 + first_column + row * 256, y_vector);
-                    }
+                    store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
                 }
             }
         }

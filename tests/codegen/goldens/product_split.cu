@@ -396,9 +396,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                         const float gelu = fusegen::gelu_none(accumulators[block * 4 + half * 2 + element]);
                         y_vector[element] = gelu;
                     }
-                    if (is_active) {
-                        store_vector(y + first_column + row * 4096 + batch * batch_index * 4096, y_vector);
-                    }
+                    store_vector_if(is_active, y + first_column + row * 4096
+                        + batch * batch_index * 4096, y_vector);
                 }
             }
         }

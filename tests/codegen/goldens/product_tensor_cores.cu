@@ -461,9 +461,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                             const float narrow_type = mul;
                             y_vector[element] = convert<bfloat16>(narrow_type);
                         }
-                        if (is_active) {
-                            store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
-                        }
+                        store_vector_if(is_active, y + first_column + line * 256 + line_group * 16, y_vector);
                     }
                 }
             }
@@ -647,9 +645,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                             const float narrow_type = mul;
                             y_vector[element] = convert<bfloat16>(narrow_type);
                         }
-                        if (is_active) {
-                            store_vector(y + first_column + line * 256 + line_group * 16, y_vector);
-                        }
+                        store_vector_if(is_active, y + first_column + line * 256 + line_group * 16, y_vector);
                     }
                 }
             }
