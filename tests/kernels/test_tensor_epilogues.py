@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from fusegen.ir.graph import Graph, Node
 from fusegen.plan.kernels import ProductPlan
@@ -44,6 +46,24 @@ def test_states_of_rows(columns: int, neighbours: int) -> None:
     """160 columns are two parts of 64 and half a part."""
     one = linear(columns, lambda product, b: apply("logsumexp", add(product, b), dim=1))
     check_linear(one, columns, neighbours)
+
+
+@pytest.mark.parametrize("special", [-math.inf, math.inf, math.nan])
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_states_of_rows_with_infinities(special: float, count: int) -> None:
+    """One element, a thread's whole vector, a whole row; the values beside them are far apart."""
+    one = linear(64, lambda product, b: apply("logsumexp", add(product, b), dim=1))
+    (kernels,) = build([one], check=True)
+    b = torch.linspace(-9e4, 9e4, 64).bfloat16()
+    b[32 : 32 + count] = special
+    b[: max(0, count - 32)] = special
+    (result,) = kernels(normal(5, DEPTH), normal(64, DEPTH), b, check=True)
+    if count == 64 or special != -math.inf:
+        assert torch.equal(
+            result.float().nan_to_num(7.0), torch.full((5,), special).nan_to_num(7.0)
+        )
+    else:
+        assert torch.equal(result, torch.full((5,), 9e4).bfloat16())
 
 
 @pytest.mark.parametrize(("columns", "neighbours"), [(32, 8), (96, 8), (288, 8), (264, 2), (6, 2)])
