@@ -60,7 +60,7 @@ class TensorProductText:
     A thread holds `neighbours` neighbouring columns at a time. An epilogue over rows works on
     `width` columns at a time, which `lanes` neighbouring threads share and of which the last may
     not be all there if it is `ragged`; `extra_slots` are the row program's slots beside the
-    accumulators themselves.
+    accumulators themselves. With `whole_columns` every tile's columns are all there.
     """
 
     kernel: str
@@ -83,6 +83,7 @@ class TensorProductText:
     lanes: int
     is_partial: bool
     ragged: bool
+    whole_columns: bool
     extra_slots: tuple[RegisterArray, ...]
 
     @property
@@ -136,6 +137,7 @@ def tensor_product_text(
         _lanes(width, cores.neighbours),
         isinstance(epilogue, PartialEpilogue),
         plan.axes.columns % width != ZERO,
+        plan.axes.columns % cores.columns == ZERO,
         extra,
     )
 

@@ -357,7 +357,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             order.find(tile, batch_of_tile, row_tile, column_tile);
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -396,12 +396,11 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
             for (int group = 0; group < 1; ++group) {
-                const int64_t product_column = tile_first_column + (group * 2 + thread % 4 / 2) * 16;
-                const int64_t line_group = product_column < columns ? product_column / 16 : 0;
+                const int64_t line_group = int64_t{column_tile} * 2 + (group * 2 + thread % 4 / 2);
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
-                    const bool is_active = product_row < rows && product_column < columns;
+                    const bool is_active = product_row < rows;
                     const int64_t line = product_row < rows ? batch_index * rows + product_row : 0;
                     // Phase 1 of 3.
                     auto total_state = Sum<float>::identity();
@@ -541,7 +540,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             order.find(tile, batch_of_tile, row_tile, column_tile);
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -580,12 +579,11 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
             for (int group = 0; group < 8; ++group) {
-                const int64_t product_column = tile_first_column + (group * 2 + thread % 4 / 2) * 16;
-                const int64_t line_group = product_column < columns ? product_column / 16 : 0;
+                const int64_t line_group = int64_t{column_tile} * 16 + (group * 2 + thread % 4 / 2);
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
-                    const bool is_active = product_row < rows && product_column < columns;
+                    const bool is_active = product_row < rows;
                     const int64_t line = product_row < rows ? batch_index * rows + product_row : 0;
                     // Phase 1 of 3.
                     auto total_state = Sum<float>::identity();
