@@ -24,6 +24,11 @@ struct TileOrder {
         const int in_band = in_matrix - first_row * columns;
         row = first_row + in_band % height;
         column = in_band / height;
+#ifndef FUSEGEN_EMULATE
+        // Divided here and now: the compiler would move the divisions behind a tile's products, where
+        // nothing else is under way.
+        asm volatile("" : "+r"(batch), "+r"(row), "+r"(column));
+#endif
     }
 };
 

@@ -131,6 +131,8 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(right_map);
     }
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
@@ -263,6 +265,8 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(right_map);
     }
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;

@@ -258,6 +258,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_low_map);
+        prefetch_tensor_map(right_map);
+        prefetch_tensor_map(right_low_map);
     }
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;

@@ -323,6 +323,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(right_map);
     }
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
@@ -374,25 +376,20 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                         wgmma_descriptor(right_tile + depth), step + depth > 0);
                 }
                 wgmma_commit();
-                // All stages are given back inside the loop: reading the sums behind a branch that follows it
-                // makes ptxas serialise the products where the number of steps is known at run time only.
-                const bool is_last = step + 1 == steps;
-                if (is_last) {
-                    wgmma_wait<0>();
-                } else {
+                if (step > 0) {
                     wgmma_wait<1>();  // the step before this one is done with its stage
-                }
-                if (thread == 0 && step > 0) {
-                    mbarrier_arrive(&empty[previous]);
-                }
-                if (thread == 0 && is_last) {
-                    mbarrier_arrive(&empty[stage]);
+                    if (thread == 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
                 }
                 previous = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
             wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
             const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
             for (int group = 0; group < 1; ++group) {
@@ -406,7 +403,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                     auto total_state = Sum<float>::identity();
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
@@ -426,7 +423,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                     auto squared_deviations_state = Sum<float>::identity();
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
@@ -450,7 +447,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
                     const float rsqrt = fusegen::rsqrt(add);
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
                         Vector<bfloat16, vector> y_vector;
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
@@ -506,6 +503,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(right_map);
     }
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
@@ -557,25 +556,20 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                         wgmma_descriptor(right_tile + depth), step + depth > 0);
                 }
                 wgmma_commit();
-                // All stages are given back inside the loop: reading the sums behind a branch that follows it
-                // makes ptxas serialise the products where the number of steps is known at run time only.
-                const bool is_last = step + 1 == steps;
-                if (is_last) {
-                    wgmma_wait<0>();
-                } else {
+                if (step > 0) {
                     wgmma_wait<1>();  // the step before this one is done with its stage
-                }
-                if (thread == 0 && step > 0) {
-                    mbarrier_arrive(&empty[previous]);
-                }
-                if (thread == 0 && is_last) {
-                    mbarrier_arrive(&empty[stage]);
+                    if (thread == 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
                 }
                 previous = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
             wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
             const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
             for (int group = 0; group < 8; ++group) {
@@ -589,7 +583,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                     auto total_state = Sum<float>::identity();
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
@@ -609,7 +603,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                     auto squared_deviations_state = Sum<float>::identity();
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
 
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
@@ -633,7 +627,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
                     const float rsqrt = fusegen::rsqrt(add);
 #pragma unroll
                     for (int block = 0; block < 1; ++block) {
-                        const int64_t first_column = block * 16 + lane * 8;
+                        [[maybe_unused]] const int64_t first_column = block * 16 + lane * 8;
                         Vector<bfloat16, vector> y_vector;
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
