@@ -46,8 +46,7 @@ def parse_definitions(source: Source) -> tuple[Definition, ...]:
     if len(source.text) > MAXIMUM_BYTES:
         raise FusegenError(f"'{source.filename}' is larger than 1 MiB, which no program needs")
     report = Report(source)
-    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
-    tokens = Layout(report).apply(_grammar().lex(text))
+    tokens = Layout(report).apply(_grammar().lex(source.text))
     tree = _parse(_without_bad_tokens(tokens, report), report)
     report.check()
     assert tree is not None

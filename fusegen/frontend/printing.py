@@ -97,8 +97,8 @@ def _call(function: str, positional: Sequence[str], named: Mapping[str, str]) ->
     return f"{function}({', '.join([*positional, *(f'{k}={v}' for k, v in named.items())])})"
 
 
-def _comment(description: str | None) -> Iterator[str]:
-    return (f"# {line}".rstrip() for line in (description or "").splitlines())
+def _comment(description: str) -> Iterator[str]:
+    return (f"# {line}".rstrip() for line in description.split("\n") if description)
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Program:
 
     def comment_above(self, definition: Definition) -> str:
         """The comment lines directly above a definition, without their '#'."""
-        lines = self.source.text.splitlines()
+        lines = self.source.text.split("\n")  # as places count them
         first = last = definition.name.span.line - 1
         while first > 0 and lines[first - 1].startswith("#"):
             first -= 1

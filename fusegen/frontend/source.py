@@ -13,10 +13,15 @@ MAXIMUM_BYTES = 1 << 20  # far beyond any model's chain; more is a file of anoth
 
 @dataclass(frozen=True)
 class Source:
-    """A program's text, and the file name that messages show for it."""
+    """A program's text, whose lines end with a line feed whatever they ended with, and the file
+    name that messages show for it."""
 
     filename: str
     text: str
+
+    def __post_init__(self) -> None:
+        plain = self.text.replace("\r\n", "\n").replace("\r", "\n")
+        object.__setattr__(self, "text", plain)
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Source:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.errors import FusegenError
-from fusegen.frontend import Source, parse
+from fusegen.errors import FusegenError, SourceError
+from fusegen.frontend import Source, elaborate, parse
 from fusegen.frontend.source import MAXIMUM_BYTES
 
 PROGRAM = "model M:\n    input x: [b]\n    return x\n"
@@ -64,3 +64,20 @@ def test_ten_megabytes_of_noise(tmp_path: Path) -> None:
     assert message == f"'{file}' is larger than 1 MiB, which no fusegen program needs"
     with pytest.raises(FusegenError):
         parse(Source("m.fuse", "x" * (MAXIMUM_BYTES + 1)))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_places_count_lines_whatever_ends_them(end: str) -> None:
+    """Found by mutated sources: the text that an error shows had fewer lines than it counted."""
+    text = end.join(["# Not\x0cthis\u2028one.", "# This one.", "model M(n=y):", ""])
+    with pytest.raises(SourceError) as caught:
+        elaborate(parse(Source("model.fuse", text)))
+    span = caught.value.diagnostics[-1].span
+    assert span is not None
+    assert caught.value.source.split("\n")[span.line - 1] == "model M(n=y):"
+
+
+def test_a_comment_is_of_the_lines_that_places_count() -> None:
+    text = "# One\x0cline.\nmodel M():\n    input x: [n]\n    return -x\n"
+    program = parse(Source("model.fuse", text))
+    assert program.comment_above(program.models["M"]) == "One\x0cline."
