@@ -23,9 +23,9 @@ def add_parser(commands: options.Commands) -> None:
         "verify",
         help="test the kernels on drawn sizes, layouts and values",
         description="Build FILE's kernels and run them on drawn sizes, dtypes, memory layouts and "
-        "values, NaN and infinities among them. Every element is held against a float64 reference "
-        "under a bound derived from the model, and two runs must agree to the bit. The smallest "
-        "failing case found is printed as a program.",
+        "values, NaN and infinities among them, forward and backward. Every element is held "
+        "against a float64 reference under a bound derived from the model, and two runs must agree "
+        "to the bit. The smallest failing case found is printed as a program.",
     )
     options.add_file(parser)
     options.add_model(parser)
@@ -56,6 +56,11 @@ def add_parser(commands: options.Commands) -> None:
     parser.add_argument(
         "--seed", type=options.parse_seed, default=0, help="seed of the cases (default: 0)"
     )
+    parser.add_argument(
+        "--forward-only",
+        action="store_true",
+        help="leave out the gradients, which a model for inference does not need",
+    )
     options.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -74,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         model=arguments.model,
         arguments=dict(arguments.arguments),
         target=arguments.target,
+        forward_only=arguments.forward_only,
     )
     with console.counting(f"verifying {arguments.file}", arguments.examples) as progress:
         result = verify(
@@ -99,6 +105,7 @@ def _as_json(result: Verification, subject: Subject) -> dict[str, Any]:
             "case": repr(result.failure.case),
             "headline": result.failure.finding.headline,
             "details": result.failure.finding.details,
+            "direction": result.failure.finding.direction.value,
             "parts_at": result.failure.parts_at,
         }
     return {
@@ -108,6 +115,8 @@ def _as_json(result: Verification, subject: Subject) -> dict[str, Any]:
         "unsuitable": result.unsuitable,
         "seconds": round(result.seconds, 3),
         "out_of_time": result.out_of_time,
+        "backward": result.why_forward_only is None,
+        "why_forward_only": result.why_forward_only,
         "right": result.failure is None,
         "failure": failure,
     }
@@ -120,10 +129,13 @@ def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespa
         counted += f" (and {result.unsuitable} that PyTorch itself refuses)"
     if result.failure is None:
         ended = "; the time was over before all were drawn" if result.out_of_time else ""
-        return f"{subject.chosen.name}: right in {counted}{ended}"
+        only = result.why_forward_only
+        what = f"\nonly the forward: {only}" if only else ", forward and backward"
+        return f"{subject.chosen.name}: right in {counted}{ended}{what}"
     lines = [f"{subject.chosen.name}: WRONG, found in {counted}", "", str(result.failure.finding)]
     if result.failure.parts_at:
-        lines.append(f"the values part at: {result.failure.parts_at}")
+        direction = result.failure.finding.direction.value
+        lines.append(f"the values part in the {direction} at: {result.failure.parts_at}")
     return "\n".join([*lines, "", "To see it again:", "", *_program(result, subject, arguments)])
 
 

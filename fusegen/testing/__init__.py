@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fusegen.testing.assertions import assert_matches_reference, assert_verified
 from fusegen.testing.case import Case, Filled
-from fusegen.testing.checks import Finding, check_case
+from fusegen.testing.checks import check_case
+from fusegen.testing.judging import Direction, Finding
 from fusegen.testing.layouts import Layout
 from fusegen.testing.strategies import awkward_tensors, model_cases
 from fusegen.testing.subject import Subject
@@ -13,6 +14,7 @@ from fusegen.testing.verification import Failure, Verification, verify
 
 __all__ = [
     "Case",
+    "Direction",
     "Failure",
     "Filled",
     "Finding",

@@ -13,7 +13,8 @@ from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.testing.bounds import bounds
-from fusegen.testing.checks import judge, precision
+from fusegen.testing.checks import precision
+from fusegen.testing.judging import judge
 from fusegen.testing.subject import Subject, as_tuple, path_of, torch_dtype
 from fusegen.testing.verification import verify
 
@@ -27,17 +28,22 @@ def assert_verified(
     examples: int = 50,
     seconds: float = 60.0,
     seed: int = 0,
+    forward_only: bool = False,
 ) -> None:
     """Assert that `fusegen verify` finds nothing wrong with a model; AssertionError shows the
     smallest failing case."""
-    subject = Subject.of(source, model=model, arguments=arguments, target=target)
+    subject = Subject.of(
+        source, model=model, arguments=arguments, target=target, forward_only=forward_only
+    )
     result = verify(subject, examples=examples, seconds=seconds, seed=seed)
     if result.failure:
-        where = f"\nthe values part at: {result.failure.parts_at}"
-        raise AssertionError(
-            f"{subject.chosen.name}: {result.failure.finding}\n{result.failure.case}"
-            f"{where if result.failure.parts_at else ''}"
+        finding, case, parts_at = (
+            result.failure.finding,
+            result.failure.case,
+            result.failure.parts_at,
         )
+        where = f"\nthe values part in the {finding.direction.value} at: {parts_at}"
+        raise AssertionError(f"{subject.chosen.name}: {finding}\n{case}{where if parts_at else ''}")
     if not result.checked:
         raise AssertionError(f"{subject.chosen.name}: no case was checked in {seconds} seconds")
 

@@ -1,8 +1,8 @@
-"""One test case: sizes, dtype, and how each tensor is filled and laid out."""
+"""One test case: sizes, dtype, how each tensor is made, and what is differentiated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -12,6 +12,9 @@ from fusegen.ir.graph import Node
 from fusegen.testing.layouts import Layout, laid_out
 from fusegen.testing.subject import Subject, path_of, torch_dtype
 from fusegen.testing.values import Values, filled
+
+# Seeds of gradients, apart from those of arguments.
+GRADIENT_SEEDS = 500
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,17 @@ class Case:
     """A model's dtype (by PyTorch's name), its symbolic sizes, and its tensors by the names of its
     inputs and the paths of its parameters and buffers; those not named are plain normal ones.
 
-    `order` is the seed of the order in which the emulator runs threads.
+    `gradients` are those that the backward is given, by the names of the outputs: None for an
+    output that nothing is made of. Arguments that are `frozen` require no gradient. `order` is the
+    seed of the order in which the emulator runs threads.
     """
 
     dtype: str = "float32"
     sizes: Mapping[str, int] = field(default_factory=dict)
     tensors: Mapping[str, Filled] = field(default_factory=dict)
     order: int = 0
+    gradients: Mapping[str, Filled | None] = field(default_factory=dict)
+    frozen: tuple[str, ...] = ()
 
     def draw(self, subject: Subject) -> tuple[Tensor, ...]:
         """The operator's arguments: the same each time."""
@@ -50,6 +57,22 @@ class Case:
             self._tensor(node, position, subject.device)
             for position, node in enumerate(subject.placeholders(DType(self.dtype)))
         )
+
+    def draw_gradients(
+        self, subject: Subject, results: Sequence[Tensor]
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients of an operator's `results`, the same each time; None where it has none."""
+        outputs = subject.graph(DType(self.dtype)).outputs
+        made: list[Tensor | None] = []
+        for position, (output, like) in enumerate(zip(outputs, results, strict=True)):
+            how = self.gradients.get(output.name, Filled())
+            if how is None or not like.is_floating_point():
+                made.append(None)
+                continue
+            seed = how.seed * 1000 + GRADIENT_SEEDS + position
+            drawn = filled(how.values, tuple(like.shape), like.dtype, seed, subject.device)
+            made.append(laid_out(drawn, how.layout))
+        return tuple(made)
 
     def _tensor(self, node: Node, position: int, device: str) -> Tensor:
         how = self.tensors.get(argument_name(node), Filled())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,8 +11,18 @@ from torch import Tensor
 from fusegen.ir.dtypes import DType
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
-from fusegen.testing.bounds import Bound, bounds
-from fusegen.testing.case import Case
+from fusegen.testing.bounds import bounds
+from fusegen.testing.case import Case, argument_name
+from fusegen.testing.gradients import formula_bounds, gradient_bounds
+from fusegen.testing.judging import (
+    Direction,
+    Finding,
+    judge,
+    shared,
+    storage_bytes,
+    unstable,
+    wrong_type,
+)
 from fusegen.testing.rounding import TF32_UNIT, Precision
 from fusegen.testing.subject import Subject
 
@@ -22,44 +31,120 @@ class Unsuitable(Exception):
     """PyTorch itself refuses the case, such as the greatest of no elements."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong: a headline and the details, in the user's terms."""
-
-    headline: str
-    details: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.headline}\n{self.details}".strip()
-
-
 def check_case(subject: Subject, case: Case) -> Finding | None:
-    """The first thing that is wrong, or None. Raises Unsuitable where there is nothing to compare
-    with."""
+    """The first thing that is wrong in the forward, or, where the model has a generated backward,
+    in that; else None. Raises Unsuitable where there is nothing to compare with."""
     tensors = case.draw(subject)
     try:
         eager = subject.reference(tensors)
     except (RuntimeError, IndexError, ValueError) as refusal:
         raise Unsuitable(str(refusal)) from refusal
-    before = [_bytes(tensor) for tensor in tensors]
+    found = _check_forward(subject, case, tensors, eager)
+    if found is None and subject.why_forward_only is None:
+        found = _check_backward(subject, case, tensors, eager)
+    return found
+
+
+def _check_forward(
+    subject: Subject, case: Case, tensors: Sequence[Tensor], eager: Sequence[Tensor]
+) -> Finding | None:
+    before = [storage_bytes(tensor) for tensor in tensors]
     try:
-        first = _run(subject, tensors, case.order)
-        second = _run(subject, tensors, case.order + 1)
+        first, second = _twice(subject, case, eager, lambda: subject.kernels(tensors))
     except RuntimeError as failure:
         return Finding("the kernels failed", str(failure))
-    if any(not torch.equal(b, _bytes(t)) for b, t in zip(before, tensors, strict=True)):
+    if any(not torch.equal(b, storage_bytes(t)) for b, t in zip(before, tensors, strict=True)):
         return Finding("the kernels changed an argument")
     graph = subject.graph(DType(case.dtype))
     limits = bounds(graph, tensors, eager, case.sizes, precision(subject))
     for bound, result, again, peer in zip(limits, first, second, eager, strict=True):
         found = (
-            _wrong_type(bound.name, result, peer)
-            or _shared(bound.name, result, tensors)
+            wrong_type(bound.name, result, peer)
+            or shared(bound.name, result, tensors)
             or judge(bound, result)
-            or _unstable(bound.name, result, again)
+            or unstable(bound.name, result, again)
         )
         if found:
             return found
+    return None
+
+
+def _check_backward(
+    subject: Subject, case: Case, tensors: Sequence[Tensor], results: Sequence[Tensor]
+) -> Finding | None:
+    trained = subject.trained(case.frozen)
+    upstream = case.draw_gradients(subject, results)
+    given = (*tensors, *(gradient for gradient in upstream if gradient is not None))
+    before = [storage_bytes(tensor) for tensor in given]
+    eager = subject.reference_gradients(tensors, trained, upstream)
+    wanted = {i: gradient for i, gradient in enumerate(eager) if gradient is not None}
+    if not wanted:
+        return None
+
+    def differentiate() -> tuple[Tensor | None, ...]:
+        return subject.kernel_gradients(tensors, trained, upstream)
+
+    try:
+        first, second = _twice(subject, case, tuple(wanted.values()), differentiate)
+    except RuntimeError as failure:
+        return Finding("the kernels failed", str(failure), Direction.BACKWARD)
+    if any(not torch.equal(b, storage_bytes(t)) for b, t in zip(before, given, strict=True)):
+        return Finding(
+            "the kernels changed an argument or an incoming gradient", "", Direction.BACKWARD
+        )
+    complete = [
+        torch.zeros_like(result) if gradient is None else gradient
+        for result, gradient in zip(results, upstream, strict=True)
+    ]
+    names = [argument_name(node) for node in subject.placeholders(DType(case.dtype))]
+    return _stray(names, first, wanted) or _judged_gradients(
+        subject, case, tensors, complete, given, wanted, first, second
+    )
+
+
+def _judged_gradients(
+    subject: Subject,
+    case: Case,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    given: Sequence[Tensor],
+    wanted: dict[int, Tensor],
+    first: Sequence[Tensor | None],
+    second: Sequence[Tensor | None],
+) -> Finding | None:
+    found = subject.derivative(DType(case.dtype))
+    limits = gradient_bounds(found, tensors, upstream, wanted, case.sizes, precision(subject))
+    for target, peer in wanted.items():
+        result, again = first[target], second[target]
+        assert result is not None and again is not None
+        bound = limits[target]
+        finding = (
+            wrong_type(bound.name, result, peer)
+            or shared(bound.name, result, given)
+            or judge(bound, result)
+            or unstable(bound.name, result, again)
+        )
+        if finding:
+            return Finding(finding.headline, finding.details, Direction.BACKWARD)
+    in_float64, in_float32 = map(subject.derivative, (DType.FLOAT64, DType.FLOAT32))
+    formulas = formula_bounds(in_float64, in_float32, tensors, upstream, case.sizes)
+    for bound, modelled in formulas.values():
+        wrong = judge(bound, modelled)
+        if wrong:
+            headline = f"the derivative is wrong in float64 as well: {wrong.headline}"
+            return Finding(headline, wrong.details, Direction.BACKWARD)
+    return None
+
+
+def _stray(
+    names: Sequence[str], found: Sequence[Tensor | None], wanted: dict[int, Tensor]
+) -> Finding | None:
+    """Gradients that are missing, or that are not 0 where PyTorch has none."""
+    for position, (name, gradient) in enumerate(zip(names, found, strict=True)):
+        if position in wanted and gradient is None:
+            return Finding(f"gradient of {name} is missing", "", Direction.BACKWARD)
+        if position not in wanted and gradient is not None and bool(gradient.ne(0).any()):
+            return Finding(f"gradient of {name} is not 0", "", Direction.BACKWARD)
     return None
 
 
@@ -74,26 +159,23 @@ def precision(subject: Subject) -> Precision:
     )
 
 
-def judge(bound: Bound, result: Tensor) -> Finding | None:
-    """Whether a result is within its bound: if not, where it is furthest off."""
-    wrong = bound.violations(result)
-    count = int(wrong.sum())
-    if not count:
-        return None
-    place = _unflatten(int(torch.where(wrong, bound.excess(result), -1.0).argmax()), result.shape)
-    got, wanted = result[place].item(), bound.exact[place].item()
-    details = f"at {list(place)}: {got!r}, float64 reference {wanted!r}"
-    if result.is_floating_point():
-        details += f", allowed difference {bound.allowed[place].item():.3g}"
-    return Finding(f"{bound.name}: {count} of {result.numel()} elements are wrong", details)
+Results = tuple[Tensor, ...] | tuple[Tensor | None, ...]
 
 
-def _run(subject: Subject, tensors: Sequence[Tensor], order: int) -> tuple[Tensor, ...]:
-    if subject.target is Target.EMULATE:
-        with emulation(order, check=True):
-            return subject.kernels(tensors)
-    _poison_free_memory(subject.reference(tensors))
-    return subject.kernels(tensors)
+def _twice(
+    subject: Subject, case: Case, like: Sequence[Tensor], run: Callable[[], Results]
+) -> tuple[Results, Results]:
+    """Two runs, in the emulator in different orders of threads with its checker on; on a GPU the
+    results land in memory full of NaN."""
+    runs = []
+    for order in (case.order, case.order + 1):
+        if subject.target is Target.EMULATE:
+            with emulation(order, check=True):
+                runs.append(run())
+        else:
+            _poison_free_memory(like)
+            runs.append(run())
+    return runs[0], runs[1]
 
 
 def _poison_free_memory(like: Sequence[Tensor]) -> None:
@@ -102,39 +184,3 @@ def _poison_free_memory(like: Sequence[Tensor]) -> None:
     for tensor in like:
         filling = math.nan if tensor.is_floating_point() else 113
         torch.empty_like(tensor).fill_(filling)
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    """All of a tensor's storage, gaps included."""
-    storage = tensor.untyped_storage()
-    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return view.set_(storage, 0, (storage.nbytes(),), (1,)).clone()
-
-
-def _wrong_type(name: str, result: Tensor, peer: Tensor) -> Finding | None:
-    if result.shape != peer.shape:
-        return Finding(f"{name} has shape {list(result.shape)}, not {list(peer.shape)}")
-    if result.dtype != peer.dtype:
-        return Finding(f"{name} is {result.dtype}, not {peer.dtype}")
-    return None
-
-
-def _shared(name: str, result: Tensor, tensors: Sequence[Tensor]) -> Finding | None:
-    own = result.untyped_storage().data_ptr()
-    if result.numel() and any(own == tensor.untyped_storage().data_ptr() for tensor in tensors):
-        return Finding(f"{name} shares memory with an argument")
-    return None
-
-
-def _unstable(name: str, first: Tensor, second: Tensor) -> Finding | None:
-    if torch.equal(_bytes(first), _bytes(second)):
-        return None
-    return Finding(f"{name} differs from one run to the next")
-
-
-def _unflatten(position: int, shape: Sequence[int]) -> tuple[int, ...]:
-    place = []
-    for size in reversed(shape):
-        place.append(position % size)
-        position //= size
-    return tuple(reversed(place))

@@ -11,6 +11,7 @@ Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf, nan
@@ -21,7 +22,8 @@ from torch import Tensor
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topological
 from fusegen.ops.construct import is_number
-from fusegen.ops.pointwise.casting import CAST, NARROW
+from fusegen.ops.pointwise.activations import GELU
+from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite
 from fusegen.ops.twin import render
 from fusegen.testing.rounding import Precision, overflows, rounding_error
@@ -37,6 +39,17 @@ def exact(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor
     return _evaluate(graph.roots, _given(graph, tensors), sizes, None)
 
 
+def outputs(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor, ...]:
+    """The graph's outputs alone, as `exact` has them; autograd can differentiate them."""
+    nodes = tuple(output.node for output in graph.outputs)
+    return _evaluate(nodes, _given(graph, tensors), sizes, None)
+
+
+def as_stored(value: Tensor, node: Node) -> Tensor:
+    """A node's value as it stands in memory, in float64 where the node is a float."""
+    return _rounded(value, _torch(node.dtype)) if node.dtype.is_float else value
+
+
 def perturbed(
     graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
 ) -> tuple[Tensor, ...]:
@@ -47,7 +60,8 @@ def perturbed(
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
     def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
-        return _widened(_twin(node, [operand.abs() for operand in operands], sizes))
+        finite = [torch.where(o.isfinite(), o.abs(), 0) for o in operands]
+        return _widened(_twin(node, finite, sizes))
 
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
         if not node.dtype.is_float or not value.numel():
@@ -56,12 +70,13 @@ def perturbed(
         size = rounding_error(node, value, operands, precision, by_magnitudes)
         if size is None:
             return value
-        signs = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
-        moved = torch.where(signs, value + size, value - size)
+        drawn = torch.rand(value.shape, generator=generator, device=generator.device)
+        # What is made of nothing but numbers is on the CPU.
+        moved = value + torch.where(drawn.to(value.device) < 0.5, size, -size)
         moved = torch.where(value.isfinite(), moved, value)
         moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)
         lost = overflows(node, value, operands, by_magnitudes)
-        return moved if lost is None else torch.where(lost & value.isfinite(), nan, moved)
+        return moved if lost is None else torch.where(lost, nan, moved)
 
     return _evaluate(graph.roots, _given(graph, tensors), sizes, perturb)
 
@@ -85,24 +100,45 @@ def _evaluate(
 def _value(
     node: Node, found: Mapping[Node, Tensor], sizes: Sizes, perturb: Perturbation | None
 ) -> Tensor:
-    if perturb is not None and isinstance(node.operation, Composite):
-        body = node.operation.decompose(node.operands, node.attributes)
+    operation = node.operation
+    if perturb and isinstance(operation, Composite) and node.type.count.evaluate(sizes):
+        body = operation.decompose(node.operands, node.attributes)
         known = {o: found[o] for o in node.operands if o in found}
         (value,) = _evaluate((body,), known, sizes, perturb)
         return value
     operands = [_tensor(operand, found, sizes) for operand in node.operands]
     if node.operation is NARROW:  # not rounded in a register
         value = operands[0]
-    elif node.operation is CAST and node.dtype.is_float:
-        value = operands[0].to(_torch(node.dtype))
+    elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:
+        value = _rounded(operands[0], _torch(node.attributes.dtype("dtype")))
     else:
-        value = _twin(node, operands, sizes)
-    value = _widened(value)
+        value = _widened(_twin(node, operands, sizes))
     return value if perturb is None else perturb(node, value, operands)
+
+
+def _rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor with the values of another dtype, as float64; autograd sees no rounding."""
+    if not tensor.is_floating_point():
+        return tensor.to(dtype).double()
+    rounded: Tensor = _Rounding.apply(tensor, dtype)  # type: ignore[no-untyped-call]
+    return rounded
+
+
+class _Rounding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        return tensor.to(dtype).double()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return gradient, None
 
 
 def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
     """PyTorch's own result, in float64 where the node is a float."""
+    if node.operation is GELU and node.attributes.text("approximate") == "none":
+        # PyTorch's 1 + erf loses its digits in the left tail, also in float64.
+        return 0.5 * operands[0] * torch.special.erfc(-operands[0] * math.sqrt(0.5))
     attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
     scope: dict[str, object] = {
         "torch": torch,

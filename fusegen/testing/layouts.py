@@ -19,10 +19,12 @@ class Layout(Enum):
     GAPS_BETWEEN_ROWS = "a slice of longer rows"
     CHANNELS_LAST = "dim 1 innermost"
     EXPANDED = "the first row repeated by a stride of 0"  # changes the values
+    REPEATED = "the first element repeated by strides of 0"  # so does this
 
 
 def laid_out(tensor: Tensor, layout: Layout) -> Tensor:
-    """A tensor of the same values (except for EXPANDED) with that layout, where its rank has it.
+    """A tensor with that layout, where its rank has it, and, except for EXPANDED and REPEATED, the
+    same values.
 
     Memory that does not belong to the tensor holds NaN, or 113 in integers, so that reading it
     shows.
@@ -66,6 +68,10 @@ def _expanded(x: Tensor) -> Tensor:
     return x[:1].clone().expand_as(x) if x.dim() and x.shape[0] else x.clone()
 
 
+def _repeated(x: Tensor) -> Tensor:
+    return x.flatten()[0].clone().expand_as(x) if x.numel() else x.clone()
+
+
 _LAYOUTS: dict[Layout, Callable[[Tensor], Tensor]] = {
     Layout.CONTIGUOUS: lambda x: x.contiguous().clone(),
     Layout.REVERSED_DIMS: _reversed,
@@ -74,4 +80,5 @@ _LAYOUTS: dict[Layout, Callable[[Tensor], Tensor]] = {
     Layout.GAPS_BETWEEN_ROWS: _gaps_between_rows,
     Layout.CHANNELS_LAST: _channels_last,
     Layout.EXPANDED: _expanded,
+    Layout.REPEATED: _repeated,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,24 +19,27 @@ from fusegen.runtime.loader import find_libraries
 from fusegen.runtime.request import Target
 from fusegen.testing.bounds import bounds
 from fusegen.testing.case import Case
-from fusegen.testing.checks import judge, precision
+from fusegen.testing.checks import precision
+from fusegen.testing.gradients import taken
 from fusegen.testing.interpreter import exact
+from fusegen.testing.judging import Direction, judge
 from fusegen.testing.subject import Subject, as_tuple, torch_dtype
 
 
-def first_parting(subject: Subject, case: Case) -> str | None:
-    """The first operation of a failing case that is wrong when the model ends with it, by its name
-    and line; None where every shortened model is right.
+def first_parting(subject: Subject, case: Case, direction: Direction) -> str | None:
+    """The first operation of a failing case that is wrong when a graph ends with it, by its name
+    and line: of the model, or of its backward, which is given right values then. None where every
+    shortened graph is right.
 
-    Builds the model up to an operation some log2(operations) times: the one found is the first if
+    Builds the graph up to an operation some log2(operations) times: the one found is the first if
     all after it are wrong as well, as is usual.
     """
-    graph = subject.graph(DType(case.dtype))
-    nodes = _operations(graph)
+    graph = _Run.of(subject, case, direction)
+    nodes = _operations(graph.graph)
     low, high = 0, len(nodes)
     while low < high:
         middle = (low + high) // 2
-        if _is_wrong(subject, case, graph, nodes[middle]):
+        if graph.is_wrong(nodes[middle]):
             high = middle
         else:
             low = middle + 1
@@ -56,32 +59,58 @@ def _operations(graph: Graph) -> Sequence[Node]:
     ]
 
 
-def _is_wrong(subject: Subject, case: Case, graph: Graph, node: Node) -> bool:
-    """Whether the kernels of the model that ends with `node` give a wrong result, or none."""
-    shortened = replace(graph, outputs=(Output("value", node),), updates=())
-    tensors = case.draw(subject)
-    wanted = exact(shortened, tensors, case.sizes)[0].to(torch_dtype(node.dtype))
-    (bound,) = bounds(shortened, tensors, (wanted,), case.sizes, precision(subject))
-    try:
-        (result,) = _run(subject, case, shortened, tensors)
-    except RuntimeError:
-        return True
-    return judge(bound, result) is not None
+@dataclass(frozen=True)
+class _Run:
+    """A graph and what it is given in a case."""
 
+    subject: Subject
+    case: Case
+    graph: Graph
+    tensors: Sequence[Tensor]
 
-def _run(
-    subject: Subject, case: Case, graph: Graph, tensors: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    key = VariantKey(DType(case.dtype), training=False)
-    on_gpu = subject.target is Target.CUDA
-    architectures = default_architectures() if on_gpu else ()
-    name = f"{subject.chosen.stem}_up_to_{graph.outputs[0].node.operation.name}"
-    variant = graph_variant(name, subject.chosen.header, graph, key)
-    request = variant.request(subject.target, architectures, check=not on_gpu)
-    ((namespace, library),) = find_libraries([request])
-    if not hasattr(getattr(torch.ops, namespace), name):
-        torch.ops.load_library(library)  # type: ignore[no-untyped-call]
-    operator = getattr(getattr(torch.ops, namespace), name)
-    watched = nullcontext() if on_gpu else emulation(case.order, check=True)
-    with watched, torch.no_grad():
-        return as_tuple(operator(*tensors))
+    @staticmethod
+    def of(subject: Subject, case: Case, direction: Direction) -> _Run:
+        dtype = DType(case.dtype)
+        tensors = case.draw(subject)
+        if direction is Direction.FORWARD:
+            return _Run(subject, case, subject.graph(dtype), tensors)
+        found = subject.derivative(dtype)
+        roots = exact(found.forward, tensors, case.sizes)
+        stored = [
+            root.to(torch_dtype(node.dtype))
+            for root, node in zip(roots, found.forward.roots, strict=True)
+        ]
+        results = stored[: len(found.forward.outputs)]
+        upstream = [
+            torch.zeros_like(result) if gradient is None else gradient
+            for result, gradient in zip(results, case.draw_gradients(subject, results), strict=True)
+        ]
+        return _Run(subject, case, found.backward, taken(found, tensors, upstream, stored))
+
+    def is_wrong(self, node: Node) -> bool:
+        """Whether the kernels of the graph that ends with `node` give a wrong result, or none."""
+        shortened = replace(self.graph, outputs=(Output("value", node),), updates=())
+        sizes = self.case.sizes
+        wanted = exact(shortened, self.tensors, sizes)[0].to(torch_dtype(node.dtype))
+        (bound,) = bounds(shortened, self.tensors, (wanted,), sizes, precision(self.subject))
+        try:
+            (result,) = self._kernels(shortened)
+        except RuntimeError:
+            return True
+        return judge(bound, result) is not None
+
+    def _kernels(self, graph: Graph) -> tuple[Tensor, ...]:
+        key = VariantKey(DType(self.case.dtype), training=False)
+        on_gpu = self.subject.target is Target.CUDA
+        architectures = default_architectures() if on_gpu else ()
+        chosen = self.subject.chosen
+        name = f"{chosen.stem}_up_to_{graph.outputs[0].node.operation.name}"
+        variant = graph_variant(name, chosen.header, graph, key)
+        request = variant.request(self.subject.target, architectures, check=not on_gpu)
+        ((namespace, library),) = find_libraries([request])
+        if not hasattr(getattr(torch.ops, namespace), name):
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+        operator = getattr(getattr(torch.ops, namespace), name)
+        watched = nullcontext() if on_gpu else emulation(self.case.order, check=True)
+        with watched, torch.no_grad():
+            return as_tuple(operator(*self.tensors))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import (
     Concatenation,
     LibraryCall,
@@ -35,10 +36,12 @@ FUNCTION_UNITS = 4.0
 @dataclass(frozen=True)
 class Precision:
     """What precision the arithmetic of float32 has: unit roundoffs of the operands of products and
-    of convolutions, which TF32 and bfloat16 modes make greater."""
+    of convolutions, which TF32 and bfloat16 modes make greater. Values that stay `in_registers`
+    from one operation to the next are rounded as those of the compute type, not as stored ones."""
 
     product: float = 0.0
     convolution: float = 0.0
+    in_registers: bool = False
 
 
 # Of TF32's 10 bits behind the point, which the hardware may get by cutting off.
@@ -65,12 +68,17 @@ def rounding_error(
 ) -> Tensor | None:
     """The error that the node itself may add to each element of its float64 `value`, given its
     `operands`; None for an operation that only moves or selects elements. `of_magnitudes` gives
-    what the operation makes of its operands' absolute values."""
+    what the operation makes of its finite operands' absolute values."""
     operation = node.operation
     inner = unit(node.dtype.compute)
-    stored = unit(node.dtype) * value.abs() + least(node.dtype.compute)
+    kept = node.dtype.compute if precision.in_registers else node.dtype
+    stored = unit(kept) * value.abs() + least(node.dtype.compute)
+    if operation is AS_STORED:  # compared with what was made from the very same value
+        return None
     if isinstance(operation, Pointwise):
-        return stored + FUNCTION_UNITS * inner * value.abs()
+        # What underflows on the way, as in x * exp(x), costs as much times an operand.
+        lost = least(node.dtype.compute) * _greatest(value, operands)
+        return stored + lost + FUNCTION_UNITS * inner * value.abs()
     if isinstance(operation, Reduction):
         rule = _REDUCTIONS.get(operation.monoid)
         if rule is None:
@@ -82,11 +90,30 @@ def rounding_error(
         return stored + _walk(node, terms, precision.product) * of_magnitudes()
     if isinstance(operation, LibraryCall):
         if "conv" not in operation.name:
-            return stored + FUNCTION_UNITS * inner * value.abs()
-        terms = operands[1][0].numel()
+            return stored + FUNCTION_UNITS * inner * of_magnitudes()
+        terms = _terms_of_convolution(operation, operands)
         return stored + _walk(node, terms, precision.convolution) * of_magnitudes()
     assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
     return None
+
+
+def _terms_of_convolution(operation: LibraryCall, operands: Sequence[Tensor]) -> int:
+    """How many products an element is the sum of, at most; the operands are (input, weight), or
+    (gradient, input, weight) of a gradient."""
+    if operation.name == "convolution_weight_gradient":
+        return operands[0][:, 0].numel()
+    weight = operands[2] if operation.name == "convolution_input_gradient" else operands[1]
+    return max(weight[0].numel(), weight[:, 0].numel())
+
+
+def _greatest(value: Tensor, operands: Sequence[Tensor]) -> Tensor:
+    """The greatest finite magnitude among the operands of each element."""
+    found = torch.zeros_like(value)
+    for operand in operands:
+        if operand.is_floating_point():
+            magnitude = torch.where(operand.isfinite(), operand.abs(), 0.0)
+            found = torch.maximum(found, magnitude)
+    return found
 
 
 def overflows(
@@ -100,7 +127,8 @@ def overflows(
         if operation.monoid is Monoid.MOMENTS:
             return value > greatest
         if operation.monoid in (Monoid.SUM, Monoid.MEAN):
-            return _over(node, operands[0].abs(), torch.sum) > greatest
+            finite = torch.where(operands[0].isfinite(), operands[0].abs(), 0.0)
+            return _over(node, finite, torch.sum) > greatest
         return None
     if isinstance(operation, (Product, LibraryCall)):
         return of_magnitudes() > greatest

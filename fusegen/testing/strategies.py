@@ -23,7 +23,7 @@ from fusegen.testing.values import Values, filled
 SIZES = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 257, 0)
 SEEDS = st.integers(0, 2**20)
 # What the largest tensor of a case may have, so that the emulator answers in a second or so.
-GREATEST_COUNT = 1 << 16
+GREATEST_COUNT = 1 << 15
 
 
 @st.composite
@@ -44,7 +44,18 @@ def model_cases(
     names = [argument_name(node) for node in (*graph.inputs, *graph.tensors)]
     odd = draw(st.sets(st.sampled_from(names))) if names else set()
     tensors = {name: draw(_fillings()) for name in names if name in odd}
-    return Case(dtype, chosen, tensors, draw(st.integers(0, 20)))
+    order = draw(st.integers(0, 20))
+    if subject.why_forward_only is not None:
+        return Case(dtype, chosen, tensors, order)
+    outputs = [output.name for output in graph.outputs]
+    strange = draw(st.sets(st.sampled_from(outputs)))
+    absent_or_odd = st.none() | _fillings() if len(outputs) > 1 else _fillings()
+    gradients = {name: draw(absent_or_odd) for name in outputs if name in strange}
+    trained = [
+        name for name, is_trained in zip(names, subject.trained(), strict=True) if is_trained
+    ]
+    frozen = draw(st.sets(st.sampled_from(trained), max_size=2))
+    return Case(dtype, chosen, tensors, order, gradients, tuple(sorted(frozen)))
 
 
 def _fillings() -> st.SearchStrategy[Filled]:

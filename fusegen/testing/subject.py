@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -18,17 +18,21 @@ from fusegen.frontend import Source
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder
+from fusegen.passes.differentiation import Differentiated, why_not_differentiable
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.gpu import gpus
 from fusegen.runtime.request import Target
+from fusegen.testing.gradients import autograd, is_trained
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A specialised model and where its kernels run. Emulated kernels are built for the checker."""
+    """A specialised model and where its kernels run; whether its backward is left out. Emulated
+    kernels are built for the checker."""
 
     chosen: Specialisation
     target: Target
+    forward_only: bool = False
 
     @staticmethod
     def of(
@@ -37,12 +41,14 @@ class Subject:
         model: str | None = None,
         arguments: Mapping[str, ArgumentValue] | None = None,
         target: str | None = None,
+        forward_only: bool = False,
     ) -> Subject:
         """The model in a source or file; its kernels run on the GPU if there is one and no
-        `target` is given. Raises SourceError and FusegenError as `fusegen.load` does."""
+        `target` is given. `forward_only` leaves out the backward. Raises SourceError and
+        FusegenError as `fusegen.load` does."""
         read = source if isinstance(source, Source) else Source.read(source)
         where = target_named(target or ("cuda" if gpus() else "emulate"))
-        return Subject(Specialisation.of(read, model, arguments or {}), where)
+        return Subject(Specialisation.of(read, model, arguments or {}), where, forward_only)
 
     @property
     def device(self) -> str:
@@ -60,21 +66,59 @@ class Subject:
 
     def kernels(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """What the generated kernels make of the operator's arguments."""
-        graph = self.graph(DType.FLOAT32)
-        inputs, held = tensors[: len(graph.inputs)], tensors[len(graph.inputs) :]
-        paths = (path_of(node) for node in graph.tensors)
         with torch.no_grad():
-            module = self._module.eval()
-            return as_tuple(
-                torch.func.functional_call(
-                    module, dict(zip(paths, held, strict=True)), tuple(inputs)
-                )
-            )
+            return self._called(tensors)
 
     def reference(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """What PyTorch's own operations make of them."""
         with torch.no_grad():
             return as_tuple(self._generated.reference(*tensors))
+
+    @cached_property
+    def why_forward_only(self) -> str | None:
+        """Why there is no generated backward to verify; None where there is one."""
+        if self.forward_only:
+            return "as asked"
+        if self.chosen.derivatives(training=False):
+            return None
+        return why_not_differentiable(self.graph(DType.FLOAT32))
+
+    def derivative(self, dtype: DType) -> Differentiated:
+        """The forward and backward graphs in a dtype, of a model that has a backward."""
+        found = self.chosen.derivative(dtype, training=False)
+        assert found is not None
+        return found
+
+    def trained(self, frozen: Sequence[str] = ()) -> tuple[bool, ...]:
+        """Which of the operator's arguments have gradients: those that may, and are not `frozen`,
+        given by the names of inputs and the paths of parameters."""
+        nodes = self.placeholders(DType.FLOAT32)
+        return tuple(
+            is_trained(node) and (path_of(node) or node.name) not in frozen for node in nodes
+        )
+
+    def kernel_gradients(
+        self, tensors: Sequence[Tensor], trained: Sequence[bool], upstream: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, ...]:
+        """What the generated kernels give as the gradients of the operator's `trained` arguments,
+        from those of its results; None for one that is not trained, or that no gradient reaches."""
+        return _differentiated(self._called, tensors, trained, upstream)
+
+    def reference_gradients(
+        self, tensors: Sequence[Tensor], trained: Sequence[bool], upstream: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, ...]:
+        """What PyTorch's own operations give."""
+        return _differentiated(
+            lambda leaves: as_tuple(self._generated.reference(*leaves)), tensors, trained, upstream
+        )
+
+    def _called(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        graph = self.graph(DType.FLOAT32)
+        inputs, held = tensors[: len(graph.inputs)], tensors[len(graph.inputs) :]
+        paths = (path_of(node) for node in graph.tensors)
+        module = self._module.eval()
+        named = dict(zip(paths, held, strict=True))
+        return as_tuple(torch.func.functional_call(module, named, tuple(inputs)))
 
     @cached_property
     def _generated(self) -> ModuleType:
@@ -89,6 +133,20 @@ class Subject:
     @property
     def _checks(self) -> bool:
         return self.target is Target.EMULATE
+
+
+def _differentiated(
+    function: Callable[[Sequence[Tensor]], tuple[Tensor, ...]],
+    tensors: Sequence[Tensor],
+    trained: Sequence[bool],
+    upstream: Sequence[Tensor | None],
+) -> tuple[Tensor | None, ...]:
+    leaves = [
+        tensor.detach().requires_grad_(wanted)
+        for tensor, wanted in zip(tensors, trained, strict=True)
+    ]
+    with torch.enable_grad():
+        return autograd(function(leaves), leaves, upstream)
 
 
 def path_of(node: Node) -> str:

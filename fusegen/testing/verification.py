@@ -12,13 +12,15 @@ from hypothesis import HealthCheck, Phase, errors, given, seed, settings
 from fusegen.compiler.sizes import check_sizes
 from fusegen.ir.dtypes import DType
 from fusegen.testing.case import Case
-from fusegen.testing.checks import Finding, Unsuitable, check_case
+from fusegen.testing.checks import Unsuitable, check_case
+from fusegen.testing.judging import Finding
 from fusegen.testing.parting import first_parting
 from fusegen.testing.strategies import model_cases
 from fusegen.testing.subject import Subject
 
 Progress = Callable[[int], None]
 
+PHASES = (Phase.generate, Phase.shrink)
 # Looking for a smaller failing case takes at most this part of the time budget more.
 SHRINKING_SHARE = 0.5
 
@@ -26,7 +28,7 @@ SHRINKING_SHARE = 0.5
 @dataclass(frozen=True)
 class Failure:
     """The smallest failing case that was found, what is wrong there, and the first operation of
-    the model whose own result is wrong when it is computed alone, if there is one."""
+    that direction whose own result is wrong when it is computed alone, if there is one."""
 
     case: Case
     finding: Finding
@@ -36,13 +38,15 @@ class Failure:
 @dataclass(frozen=True)
 class Verification:
     """What came out: how many cases were checked and how many PyTorch itself refuses; the failure,
-    if there is one; whether the time was over before all cases were drawn."""
+    if there is one; whether the time was over before all cases were drawn; and why only the
+    forward was checked, if so."""
 
     checked: int
     unsuitable: int
     seconds: float
     failure: Failure | None
     out_of_time: bool
+    why_forward_only: str | None = None
 
 
 @dataclass
@@ -70,7 +74,8 @@ def verify(
     sizes: Mapping[str, int] | None = None,
     progress: Progress = lambda done: None,
 ) -> Verification:
-    """Check a model's kernels on up to `examples` cases within `seconds`.
+    """Check a model's kernels on up to `examples` cases within `seconds`: the forward, and the
+    backward where one is generated.
 
     The same `seed` draws the same cases. `sizes` fixes symbolic sizes. `progress` is told how many
     cases are done. Raises FusegenError for a size that the model does not have, and what a build
@@ -93,9 +98,17 @@ def verify(
     _search(one, subject, examples, seed, dtypes, sizes)
     failure = tally.failure
     if failure:
-        failure = replace(failure, parts_at=first_parting(subject, failure.case))
+        parting = first_parting(subject, failure.case, failure.finding.direction)
+        failure = replace(failure, parts_at=parting)
     elapsed = time.monotonic() - start
-    return Verification(tally.checked, tally.unsuitable, elapsed, failure, tally.out_of_time)
+    return Verification(
+        tally.checked,
+        tally.unsuitable,
+        elapsed,
+        failure,
+        tally.out_of_time,
+        subject.why_forward_only,
+    )
 
 
 def _finding(
@@ -133,7 +146,7 @@ def _search(
         database=None,
         report_multiple_bugs=False,
         print_blob=False,
-        phases=(Phase.generate, Phase.shrink),
+        phases=PHASES,
         suppress_health_check=tuple(HealthCheck),
     )
     try:

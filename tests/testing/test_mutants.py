@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-
 import pytest
 
-from fusegen.compiler.loading import blueprint
-from fusegen.compiler.specialisation import Specialisation
-from fusegen.frontend import Source
-from fusegen.runtime.generated_module import Blueprint
-from fusegen.runtime.request import BuildRequest, Target
-from fusegen.testing import Subject, subject, verify
+from fusegen.testing import verify
+from tests.testing.mutants import Mutant, under_test, verified_mutant
 
 CHAIN = """
 model Chain(features=24, groups=4):
@@ -29,28 +21,7 @@ model Rows(features=37):
     input y: [batch, features]
     return x |> softmax(dim=1), amax(x, dim=1), x - y, x |> var(dim=1)
 """
-KERNELS, REDUCTIONS = ".cu", "include/fusegen/reduce.cuh"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A fault planted by exchanging what a pattern matches in a generated file."""
-
-    fault: str
-    model: str
-    pattern: str
-    replacement: str
-    file: str = KERNELS
-
-    def planted(self, sources: Mapping[str, str]) -> dict[str, str]:
-        """The sources with the fault, which must change something."""
-        edited = {
-            name: re.sub(self.pattern, self.replacement, text) if name.endswith(self.file) else text
-            for name, text in sources.items()
-        }
-        assert edited != sources, f"nothing in {self.file} matches {self.pattern}"
-        return edited
-
+REDUCTIONS = "include/fusegen/reduce.cuh"
 
 MUTANTS = (
     Mutant(
@@ -105,28 +76,13 @@ MUTANTS = (
 )
 
 
-def verified(source: str) -> Subject:
-    return Subject.of(Source("model.fuse", source), target="emulate")
-
-
 @pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
 def test_right_kernels_pass(source: str) -> None:
-    result = verify(verified(source), examples=60, seconds=600)
+    result = verify(under_test(source, forward_only=True), examples=60, seconds=600)
     assert result.failure is None and result.checked > 40
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.fault)
 def test_faults_are_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
-        made = blueprint(chosen, target, check)
-
-        def request(name: str) -> BuildRequest:
-            wanted = made.request(name)
-            return replace(wanted, sources=mutant.planted(wanted.sources))
-
-        return replace(made, key=f"{made.key} {mutant.fault}", request=request)
-
-    monkeypatch.setattr(subject, "blueprint", planted)
-    monkeypatch.setattr("fusegen.testing.verification.first_parting", lambda *_: None)
-    result = verify(verified(mutant.model), examples=100, seconds=600, dtypes=["float32"])
+    result = verified_mutant(mutant, monkeypatch, forward_only=True)
     assert result.failure is not None, f"{result.checked} cases did not show it"

@@ -15,6 +15,7 @@ from fusegen.passes.differentiation.differentiate import (
     Origin,
     Source,
     differentiate,
+    why_not_differentiable,
 )
 
-__all__ = ["Differentiated", "Origin", "Source", "differentiate"]
+__all__ = ["Differentiated", "Origin", "Source", "differentiate", "why_not_differentiable"]

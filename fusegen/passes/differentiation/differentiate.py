@@ -95,6 +95,15 @@ def differentiate(graph: Graph) -> Differentiated | None:
     return Differentiated(replace(forward, saved=kept), backward, sources, targets)
 
 
+def why_not_differentiable(graph: Graph) -> str:
+    """Why `differentiate` gives nothing for a graph, in the user's terms."""
+    try:
+        found = reverse(graph)
+    except NotDifferentiable as operation:
+        return f"'{operation}' has no gradient here"
+    return "it has too many tensors" if found.gradients else "no gradient flows through it"
+
+
 def _joined(graph: Graph, found: Reversed) -> Graph:
     """Outputs and gradients as one graph of primitive operations, each value in it once."""
     gradients = tuple(

@@ -1,0 +1,119 @@
+"""Small models that between them have every kind of kernel, for the sanitizer and for verification
+of the compiler itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fusegen.frontend import Source
+from fusegen.frontend.elaborate import ArgumentValue
+from fusegen.testing.subject import Subject
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model that goes through a kind of kernel, with its arguments, and sizes for symbols that
+    the kind depends on."""
+
+    name: str
+    text: str
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def subject(self, target: str | None = None) -> Subject:
+        """The model under test; see `Subject.of`."""
+        source = Source(f"{self.name}.fuse", self.text.strip() + "\n")
+        return Subject.of(source, arguments=self.arguments, target=target)
+
+
+ELEMENTWISE = """
+model Pointwise(features=24):
+    input x: [batch, features]
+    input y: [batch, 1]
+    gain = Parameter([features], init="ones")
+    z = x * gain + y
+    return gelu(z), cat([z, x], dim=1)
+"""
+ROWS = """
+model Rows(columns=100):
+    input x: [rows, columns]
+    input residual: [rows, columns]
+    norm = LayerNorm(columns)
+    hidden = norm(x + residual)
+    return softmax(hidden, dim=-1) * x, amax(hidden, dim=-1)
+"""
+IMAGES = """
+model Images(channels=6, groups=3):
+    input x: [batch, channels, height, width]
+    norm = GroupNorm(groups, channels)
+    return x |> norm |> relu, sum(x, dim=(0, 2, 3))
+"""
+LONG = """
+model Long():
+    input x: [rows, columns]
+    return logsumexp(x, dim=1), var(x, dim=0)
+"""
+LINEAR = """
+model Dense(inner=64, features=96, groups=6):
+    input x: [rows, inner]
+    fc = Linear(inner, features)
+    norm = GroupNorm(groups, features)
+    scale = Parameter([features], init="ones")
+    y = fc(x) |> gelu
+    return norm(y) * scale, logsumexp(y, dim=1)
+"""
+BARE = """
+model Bare(inner=64, features=96):
+    input x: [rows, inner]
+    fc = Linear(inner, features)
+    return fc(x) |> silu
+"""
+SUMS = """
+model Sums(inner=64, features=300):
+    input x: [rows, inner]
+    fc = Linear(inner, features)
+    return x |> fc |> logsumexp(dim=1, keepdim=True) |> gelu
+"""
+BATCHES = """
+model Attention():
+    input q: [batch, queries, 16]
+    input k: [batch, keys, 16]
+    scores = q @ transpose(k, 1, 2)
+    return softmax(scores * 0.25, dim=-1) @ k
+"""
+IMAGE_CONVOLUTION = """
+model Convolved(channels=8, features=32, groups=8):
+    input x: [batch, channels, height, width]
+    conv = Conv2d(channels, features, 3, padding=1)
+    norm = GroupNorm(groups, features)
+    scale = Parameter([features, 1, 1], init="ones")
+    return conv(x) * scale |> sigmoid |> norm
+"""
+
+FAMILIES = (
+    Family("elementwise", ELEMENTWISE),
+    Family("elementwise, odd", ELEMENTWISE, {"features": 7}),
+    Family("rows of a warp", ROWS),
+    Family("rows of a block", ROWS, {"columns": 3000}),
+    Family("rows of a cluster", ROWS, {"columns": 40000}),
+    Family("rows of a looping block", ROWS, {"columns": 140000}),
+    Family("rows of images", IMAGES),
+    Family("rows in parts", LONG, sizes={"rows": 2, "columns": 9000}),
+    Family("outer rows", LONG, sizes={"rows": 700, "columns": 65}),
+    Family("product", BARE),
+    Family("product of odd sizes", BARE, {"inner": 37, "features": 45}),
+    Family("skinny product", BARE, {"inner": 256, "features": 512}, {"rows": 7}),
+    Family("product on narrow tiles", BARE, {"inner": 264, "features": 512}, {"rows": 100}),
+    Family("product on wide tiles", BARE, {"inner": 136, "features": 2560}, {"rows": 1000}),
+    Family("float32 product in parts", BARE, {"inner": 1024, "features": 512}, {"rows": 130}),
+    Family("product with groups", LINEAR),
+    Family("product with groups on wide tiles", LINEAR, {"features": 1536}, {"rows": 1500}),
+    Family("product with row sums", SUMS),
+    Family("products of batches", BATCHES),
+    Family("convolution", IMAGE_CONVOLUTION),
+    Family(
+        "convolution of odd sizes", IMAGE_CONVOLUTION, {"channels": 3, "features": 20, "groups": 5}
+    ),
+)
+"""Each kind of kernel at least once, forward and backward."""

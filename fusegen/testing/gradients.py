@@ -1,0 +1,182 @@
+"""What right gradients may be: the bounds of `fusegen.testing.bounds`, for the backward.
+
+The truth is PyTorch's autograd through the model in float64. The backward is a graph as well, so
+its rounding errors come from the same source: the forward is evaluated with an error in each
+operation, what it hands to the backward is rounded as memory does, and the backward is evaluated
+with errors of its own. Whether that graph is the derivative at all is asked apart, in float64 from
+end to end (`formula_bounds`). The gradient of an output that nothing was made of counts as zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fusegen.ir.graph import Graph, Node, Placeholder, Role
+from fusegen.passes.differentiation import Differentiated, Origin
+from fusegen.testing.bounds import Bound, bound_of, precisions
+from fusegen.testing.interpreter import Sizes, as_stored, exact, outputs, perturbed
+from fusegen.testing.rounding import Precision
+
+# In float64 a formula may be off by this part of what float32's rounding errors make of it: units
+# of roundoff differ by 2^29, and a wrong formula is off by far more.
+FORMULA_FACTOR = 2.0**-16
+FORMULA_SAMPLES = 2
+# Nor is a wrong formula as near as this to the right one, relatively.
+FORMULA_UNIT = 2.0**-36
+# Seeds of the backward's errors, apart from those of the forward's.
+BACKWARD_SEEDS = 1000
+
+Run = Callable[[Graph, Sequence[Tensor], int], tuple[Tensor, ...]]
+
+
+def is_trained(node: Node) -> bool:
+    """Whether an argument of a model's operator can have a gradient."""
+    assert isinstance(node.operation, Placeholder)
+    return node.dtype.is_float and node.operation.role is not Role.BUFFER
+
+
+def autograd(
+    results: Sequence[Tensor], leaves: Sequence[Tensor], upstream: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """The gradient of each of the `leaves` that requires one and that something is made of, given
+    those of the results: None for a result that was not used."""
+    pairs = [
+        (result, gradient)
+        for result, gradient in zip(results, upstream, strict=True)
+        if gradient is not None and result.requires_grad
+    ]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    if not pairs or not wanted:
+        return (None,) * len(leaves)
+    made = iter(
+        torch.autograd.grad(
+            [result for result, _ in pairs],
+            wanted,
+            [gradient for _, gradient in pairs],
+            allow_unused=True,
+        )
+    )
+    return tuple(next(made) if leaf.requires_grad else None for leaf in leaves)
+
+
+def gradient_bounds(
+    found: Differentiated,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    eager: Mapping[int, Tensor],
+    sizes: Sizes,
+    precision: Precision,
+) -> dict[int, Bound]:
+    """The bound for the gradient of each argument in `eager`, which has PyTorch's in the module's
+    dtype by the arguments' positions; `upstream` are the gradients of all outputs."""
+    truth = _truth(found, tensors, upstream, sizes)
+
+    def sample(seed: int, kind: Precision) -> dict[int, Tensor]:
+        def run(graph: Graph, given: Sequence[Tensor], start: int) -> tuple[Tensor, ...]:
+            return perturbed(graph, given, sizes, kind, start)
+
+        return _modelled(found, tensors, upstream, run, seed)
+
+    samples = [sample(i, kind) for i, kind in enumerate(precisions(found.forward, precision))]
+    return {
+        target: bound_of(
+            _name(found, target), truth[target], [s[target] for s in samples], eager[target]
+        )
+        for target in found.targets
+        if target in eager
+    }
+
+
+def formula_bounds(
+    found: Differentiated,
+    rounding: Differentiated,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    sizes: Sizes,
+) -> dict[int, tuple[Bound, Tensor]]:
+    """For each gradient of a model in float64, the bound by PyTorch's autograd, and what the graph
+    of the backward gives; `rounding` is the model in float32, which tells how errors spread."""
+    truth = _truth(found, tensors, upstream, sizes)
+
+    def exactly(graph: Graph, given: Sequence[Tensor], _: int) -> tuple[Tensor, ...]:
+        return exact(graph, given, sizes)
+
+    def run(graph: Graph, given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
+        return perturbed(graph, given, sizes, Precision(), seed)
+
+    modelled = _modelled(found, tensors, upstream, exactly, 0)
+    samples = [_modelled(rounding, tensors, upstream, run, seed) for seed in range(FORMULA_SAMPLES)]
+    return {
+        target: (
+            _formula_bound(_name(found, target), truth[target], [s[target] for s in samples]),
+            modelled[target],
+        )
+        for target in found.targets
+    }
+
+
+def _formula_bound(name: str, truth: Tensor, samples: Sequence[Tensor]) -> Bound:
+    """Anything goes where float32 leaves its range: there is no telling how errors spread."""
+    allowed = FORMULA_UNIT * truth.abs()
+    for sample in samples:
+        off = FORMULA_FACTOR * (sample - truth).abs()
+        allowed = torch.maximum(allowed, torch.where(sample.isfinite(), off, torch.inf))
+    allowed = torch.where(truth.isfinite(), allowed, 0.0)
+    return Bound(name, truth, allowed, truth, ())
+
+
+def taken(
+    found: Differentiated,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    roots: Sequence[Tensor],
+) -> list[Tensor]:
+    """What the backward takes, in its order; `roots` are the forward's results, saved ones too."""
+    tables: dict[Origin, Sequence[Tensor]] = {
+        Origin.OUTPUT_GRADIENT: upstream,
+        Origin.ARGUMENT: tensors,
+        Origin.OUTPUT: roots,
+        Origin.SAVED: roots[len(roots) - len(found.forward.saved) :],
+    }
+    return [tables[source.origin][source.index] for source in found.sources]
+
+
+def _modelled(
+    found: Differentiated,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    run: Run,
+    seed: int,
+) -> dict[int, Tensor]:
+    """The gradients as the two graphs compute them, by the arguments' positions."""
+    roots = run(found.forward, tensors, seed)
+    stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
+    given = taken(found, tensors, upstream, stored)
+    made = run(found.backward, given, BACKWARD_SEEDS + seed)
+    return dict(zip(found.targets, made, strict=True))
+
+
+def _truth(
+    found: Differentiated, tensors: Sequence[Tensor], upstream: Sequence[Tensor], sizes: Sizes
+) -> dict[int, Tensor]:
+    """PyTorch's gradients in float64."""
+    arguments = (*found.forward.inputs, *found.forward.tensors)
+    leaves = [
+        tensor.detach().double().clone().requires_grad_() if is_trained(node) else tensor
+        for node, tensor in zip(arguments, tensors, strict=True)
+    ]
+    given = [g.double() if g.is_floating_point() else g for g in upstream]
+    with torch.enable_grad():
+        results = outputs(found.forward, leaves, sizes)
+        made = autograd(results, leaves, given)
+    return {
+        target: torch.zeros_like(leaves[target]) if (own := made[target]) is None else own.detach()
+        for target in found.targets
+    }
+
+
+def _name(found: Differentiated, target: int) -> str:
+    return found.backward.outputs[found.targets.index(target)].name.replace("_", " ", 2)

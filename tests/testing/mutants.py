@@ -1,0 +1,68 @@
+"""Faults planted in generated kernels, and whether verification sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import Phase
+
+from fusegen.compiler.loading import blueprint
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.frontend import Source
+from fusegen.runtime.generated_module import Blueprint
+from fusegen.runtime.request import BuildRequest, Target
+from fusegen.testing import Subject, Verification, strategies, subject, verification, verify
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault planted by exchanging what a pattern matches in generated files with this ending."""
+
+    fault: str
+    model: str
+    pattern: str
+    replacement: str | Callable[[re.Match[str]], str]
+    file: str = ".cu"
+
+    def planted(self, sources: Mapping[str, str]) -> dict[str, str]:
+        """The sources with the fault."""
+        return {
+            name: re.sub(self.pattern, self.replacement, text) if name.endswith(self.file) else text
+            for name, text in sources.items()
+        }
+
+
+def under_test(source: str, *, forward_only: bool) -> Subject:
+    """A model in the emulator."""
+    return Subject.of(Source("model.fuse", source), target="emulate", forward_only=forward_only)
+
+
+def verified_mutant(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch, *, forward_only: bool
+) -> Verification:
+    """What verification says of small cases of the model with the fault, which must change
+    something."""
+    changed: list[str] = []
+
+    def planted(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
+        made = blueprint(chosen, target, check)
+
+        def request(name: str) -> BuildRequest:
+            wanted = made.request(name)
+            sources = mutant.planted(wanted.sources)
+            changed.extend(file for file in sources if sources[file] != wanted.sources[file])
+            return replace(wanted, sources=sources)
+
+        return replace(made, key=f"{made.key} {mutant.fault}", request=request)
+
+    monkeypatch.setattr(subject, "blueprint", planted)
+    monkeypatch.setattr(verification, "first_parting", lambda *_: None)
+    monkeypatch.setattr(verification, "PHASES", (Phase.generate,))
+    monkeypatch.setattr(strategies, "GREATEST_COUNT", 4096)
+    made = under_test(mutant.model, forward_only=forward_only)
+    result = verify(made, examples=100, seconds=600, dtypes=["float32"])
+    assert changed, f"nothing in {mutant.file} matches {mutant.pattern}"
+    return result

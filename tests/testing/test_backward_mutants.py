@@ -1,0 +1,173 @@
+"""Verification rejects a backward with a planted fault, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.testing import Direction, verify
+from tests.testing.mutants import Mutant, under_test, verified_mutant
+
+CHAIN = """
+model Chain(features=24, groups=4):
+    input x: [batch, features]
+    fc = Linear(features, features)
+    norm = GroupNorm(groups, features)
+    scale = Parameter([features], init="ones")
+    return x |> fc |> gelu |> norm |> mul(scale)
+"""
+ROWS = """
+model Rows(features=37):
+    input x: [batch, features]
+    input y: [batch, features]
+    norm = LayerNorm(features)
+    z = relu(x) + y * y - x * y
+    return z |> norm, softmax(x, dim=1), amax(y, dim=1)
+"""
+BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
+FORWARD = "_forward_float32.cu"  # which saves something for the backward
+MUTANTS = (
+    Mutant(
+        "all zeros",
+        CHAIN,
+        r"(gradient_of_x\[[^;]*\]) = accumulators\[i\]\[j\]",
+        r"\1 = 0",
+        BACKWARD,
+    ),
+    Mutant(
+        "the slope of the tanh form of gelu",
+        CHAIN,
+        r"fusegen::erfc\((\w+)\)",
+        r"(2 / (1 + fusegen::exponential(2.2567583f * \1 * (1 + 0.08943f * \1 * \1))))",
+        BACKWARD,
+    ),
+    Mutant(
+        "a bias gradient left out",
+        CHAIN,
+        r"gradient_of_fc_bias\[row\] = sum",
+        r"\g<0> * 0",
+        BACKWARD,
+    ),
+    Mutant(
+        "a bias gradient not written", CHAIN, r"gradient_of_fc_bias\[row\] = sum", "sum", BACKWARD
+    ),
+    Mutant(
+        "the last tile of a weight's gradient left out",
+        CHAIN,
+        r"divide_up\(columns, 64\)",
+        "(columns / 64)",
+        BACKWARD,
+    ),
+    Mutant(
+        "the end of a long sum left out",
+        CHAIN,
+        r"\? begin \+ part_columns : columns",
+        "? begin + part_columns : columns - 1",
+        BACKWARD,
+    ),
+    Mutant(
+        "the end of K left out",
+        CHAIN,
+        r"first_depth < depths;",
+        "first_depth + 8 < depths;",
+        BACKWARD,
+    ),
+    Mutant(
+        "weights of the next group", CHAIN, r"\(row % 4\) \* 6", "((row + 1) % 4) * 6", BACKWARD
+    ),
+    Mutant(
+        "a group short of a column",
+        CHAIN,
+        r"row_end = is_active \? columns",
+        r"\g<0> - 1",
+        BACKWARD,
+    ),
+    Mutant("a group's size off by one", CHAIN, r"/ 6\.0f", "/ 5.0f", BACKWARD),
+    Mutant("the mean of the gradient left out", CHAIN, r"- div;", "- 0 * div;", BACKWARD),
+    Mutant("its covariance left out", CHAIN, r"(sub_\w+) - mul_5;", r"\1;", BACKWARD),
+    Mutant(
+        "not divided by the deviation", CHAIN, r"group_norm_2_value \* sub_3", "sub_3", BACKWARD
+    ),
+    Mutant(
+        "bfloat16 where float32 was due",
+        CHAIN,
+        r"accumulators\[i\]\[j\] \+= step\[i\]\[j\];",
+        "accumulators[i][j] = convert<float>(convert<bfloat16>(accumulators[i][j] + step[i][j]));",
+        BACKWARD,
+    ),
+    Mutant(
+        "a missing barrier",
+        CHAIN,
+        r"__syncthreads\(\);  // the next step",
+        "// the next step",
+        BACKWARD,
+    ),
+    Mutant(
+        "strides of the gradient ignored",
+        CHAIN,
+        r"is_contiguous\(gradient_of_output_strides, [^)]*\)",
+        "true",
+        BACKWARD,
+    ),
+    Mutant(
+        "a saved variance in one pass",
+        CHAIN,
+        r"squared = deviation \* deviation",
+        "squared = (deviation + mean) * (deviation + mean) - mean * mean",
+        FORWARD,
+    ),
+    Mutant("a wrong wanted mask", CHAIN, r"wanted & 0x32", "wanted & 0x2", BINDING),
+    Mutant("an unmasked relu", ROWS, r"le \? 0\.0f : (\w+)", r"\1", BACKWARD),
+    Mutant("a relu with slope 1 at 0", ROWS, r"<= 0\.0f", "< 0.0f", BACKWARD),
+    Mutant("NaN masked by a relu", ROWS, r"(le = )(.*) <= 0\.0f", r"\1!(\2 > 0.0f)", BACKWARD),
+    Mutant(
+        "one of two uses forgotten",
+        ROWS,
+        r"(gradient_of_y_2 = )\w+ [-+] (\w+);",
+        r"\1\2;",
+        BACKWARD,
+    ),
+    Mutant(
+        "the sign of a subtraction",
+        ROWS,
+        r"(gradient_of_x_2 = \w+) - (\w+);",
+        r"\1 + \2;",
+        BACKWARD,
+    ),
+    Mutant(
+        "gradients exchanged",
+        ROWS,
+        r"gradient_of_(x|y)_vector\[element\] = gradient_of_(x|y)_2",
+        lambda found: found[0][:-3] + {"x": "y_2", "y": "x_2"}[found[2]],
+        BACKWARD,
+    ),
+    Mutant("ties not shared", ROWS, r"(= gradient_of_output_2_value) / \w+", r"\1", BACKWARD),
+    Mutant("a softmax without its row's sum", ROWS, r"- sum;", "- 0 * sum;", BACKWARD),
+    Mutant(
+        "a merge of lanes left out",
+        ROWS,
+        r"reduce_lanes<32>\(sum_state\)",
+        "reduce_lanes<16>(sum_state)",
+        BACKWARD,
+    ),
+    Mutant(
+        "an incoming gradient overwritten",
+        ROWS,
+        r"store_vector\(gradient_of_x \+",
+        r"const_cast<float*>(gradient_of_output_2)[0] = 0; \g<0>",
+        BACKWARD,
+    ),
+)
+
+
+@pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
+def test_right_kernels_pass(source: str) -> None:
+    result = verify(under_test(source, forward_only=False), examples=25, seconds=600)
+    assert result.failure is None and result.checked > 15
+    assert result.why_forward_only is None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.fault)
+def test_faults_are_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = verified_mutant(mutant, monkeypatch, forward_only=False)
+    assert result.failure is not None, f"{result.checked} cases did not show it"
+    assert result.failure.finding.direction is Direction.BACKWARD
