@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -159,7 +160,7 @@ def precision(subject: Subject) -> Precision:
     )
 
 
-Results = tuple[Tensor, ...] | tuple[Tensor | None, ...]
+Results = TypeVar("Results", bound=Sequence[Tensor | None])
 
 
 def _twice(

@@ -120,7 +120,7 @@ def _rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """A tensor with the values of another dtype, as float64; autograd sees no rounding."""
     if not tensor.is_floating_point():
         return tensor.to(dtype).double()
-    rounded: Tensor = _Rounding.apply(tensor, dtype)  # type: ignore[no-untyped-call]
+    rounded: Tensor = _Rounding.apply(tensor, dtype)
     return rounded
 
 
@@ -138,7 +138,8 @@ def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
     """PyTorch's own result, in float64 where the node is a float."""
     if node.operation is GELU and node.attributes.text("approximate") == "none":
         # PyTorch's 1 + erf loses its digits in the left tail, also in float64.
-        return 0.5 * operands[0] * torch.special.erfc(-operands[0] * math.sqrt(0.5))
+        x = operands[0]
+        return 0.5 * x * torch.erfc(-math.sqrt(0.5) * x)
     attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
     scope: dict[str, object] = {
         "torch": torch,
