@@ -120,7 +120,7 @@ def _rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """A tensor with the values of another dtype, as float64; autograd sees no rounding."""
     if not tensor.is_floating_point():
         return tensor.to(dtype).double()
-    rounded: Tensor = _Rounding.apply(tensor, dtype)
+    rounded: Tensor = _Rounding.apply(tensor, dtype)  # type: ignore[no-untyped-call]
     return rounded
 
 
@@ -130,7 +130,7 @@ class _Rounding(torch.autograd.Function):
         return tensor.to(dtype).double()
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
 
 
