@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DEFAULT_EXAMPLES = 100
 DEFAULT_SECONDS = 60.0
+# A sanitizer makes kernels many times slower.
+DEFAULT_SANITIZED = 8
 
 
 def add_parser(commands: options.Commands) -> None:
@@ -43,8 +45,8 @@ def add_parser(commands: options.Commands) -> None:
         "--examples",
         metavar="N",
         type=options.parse_count,
-        default=DEFAULT_EXAMPLES,
-        help=f"how many cases to draw at most (default: {DEFAULT_EXAMPLES})",
+        help=f"how many cases to draw at most (default: {DEFAULT_EXAMPLES}, and "
+        f"{DEFAULT_SANITIZED} for each dtype with --sanitize)",
     )
     parser.add_argument(
         "--seconds",
@@ -61,6 +63,12 @@ def add_parser(commands: options.Commands) -> None:
         action="store_true",
         help="leave out the gradients, which a model for inference does not need",
     )
+    parser.add_argument(
+        "--sanitize",
+        action="store_true",
+        help="instead of comparing, let NVIDIA's compute-sanitizer watch the kernels on a GPU: "
+        "memcheck, racecheck, initcheck and synccheck",
+    )
     options.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -70,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FusegenError(
             "hypothesis, which draws the cases, is not installed", "pip install 'fusegen[verify]'"
         )
+    if arguments.sanitize:
+        return _sanitize(arguments)
     from fusegen.cli import console
     from fusegen.testing.subject import Subject
     from fusegen.testing.verification import verify
@@ -81,10 +91,11 @@ def run(arguments: argparse.Namespace) -> int:
         target=arguments.target,
         forward_only=arguments.forward_only,
     )
-    with console.counting(f"verifying {arguments.file}", arguments.examples) as progress:
+    examples = arguments.examples or DEFAULT_EXAMPLES
+    with console.counting(f"verifying {arguments.file}", examples) as progress:
         result = verify(
             subject,
-            examples=arguments.examples,
+            examples=examples,
             seconds=arguments.seconds,
             seed=arguments.seed,
             dtypes=arguments.dtypes or ("float32", "float16", "bfloat16"),
@@ -96,6 +107,28 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console.stdout().print(_as_text(result, subject, arguments))
     return 0 if result.failure is None else 1
+
+
+def _sanitize(arguments: argparse.Namespace) -> int:
+    from fusegen.cli import console
+    from fusegen.testing.exercise import Exercise
+    from fusegen.testing.sanitizing import as_text, sanitize
+
+    exercise = Exercise(
+        file=arguments.file,
+        model=arguments.model,
+        arguments=dict(arguments.arguments),
+        sizes=dict(arguments.sizes),
+        dtypes=arguments.dtypes or ("float32", "float16", "bfloat16"),
+        examples=arguments.examples or DEFAULT_SANITIZED,
+        seed=arguments.seed,
+    )
+    with console.working(f"sanitizing {arguments.file}"):
+        found = sanitize(exercise)
+    reports = {each.tool: each.report or None for each in found}
+    text = json.dumps(reports, indent=2) if arguments.json else as_text(found)
+    console.stdout().print(text)
+    return 1 if any(reports.values()) else 0
 
 
 def _as_json(result: Verification, subject: Subject) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topologica
 from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.activations import GELU
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
-from fusegen.ops.record import Composite
+from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
 from fusegen.testing.rounding import Precision, overflows, rounding_error
 
@@ -140,6 +140,12 @@ def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
         # PyTorch's 1 + erf loses its digits in the left tail, also in float64.
         x = operands[0]
         return 0.5 * x * torch.erfc(-math.sqrt(0.5) * x)
+    if isinstance(node.operation, Reduction) and not operands[0].numel():
+        # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
+        nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
+        if nothing is not None:
+            shape = [size.evaluate(sizes) for size in node.shape]
+            return operands[0].new_full(shape, nothing)
     attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
     scope: dict[str, object] = {
         "torch": torch,

@@ -31,6 +31,8 @@ from fusegen.ops.record import (
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
 FUNCTION_UNITS = 4.0
+# How far a mean of equal elements may be off, in unit roundoffs.
+MEAN_UNITS = 4.0
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,11 @@ def rounding_error(
     if operation is AS_STORED:  # compared with what was made from the very same value
         return None
     if isinstance(operation, Pointwise):
-        # What underflows on the way, as in x * exp(x), costs as much times an operand.
-        lost = least(node.dtype.compute) * _greatest(value, operands)
+        # What underflows on the way, as in x * exp(x), costs as much times an operand; what has
+        # a 16-bit result may take quicker functions, for which subnormal numbers are zero.
+        found = torch.finfo(getattr(torch, node.dtype.compute.value))
+        smallest = least(node.dtype) if node.dtype.compute is node.dtype else found.tiny
+        lost = smallest * _greatest(value, operands)
         return stored + lost + FUNCTION_UNITS * inner * value.abs()
     if isinstance(operation, Reduction):
         rule = _REDUCTIONS.get(operation.monoid)
@@ -162,7 +167,10 @@ def _moments(node: Node, value: Tensor, operand: Tensor) -> Tensor:
     computing the sample variance", 1983): n m^2 against the deviations, and under a root."""
     count = _count(node, operand)
     mean = _over(node, operand, torch.mean)
-    return math.sqrt(count) * (value.abs() + mean.abs() * value.clamp(min=0).sqrt())
+    conditioned = math.sqrt(count) * (value.abs() + mean.abs() * value.clamp(min=0).sqrt())
+    # Where all elements are equal, what is left of a mean that is a few units off.
+    off = MEAN_UNITS * unit(node.dtype.compute) * mean.abs()
+    return conditioned + count * off * off / unit(node.dtype.compute)
 
 
 def _log_sum_exp(node: Node, value: Tensor, operand: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,9 +10,12 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import Phase
 
+from fusegen.compiler import variant
 from fusegen.compiler.loading import blueprint
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.frontend import Source
+from fusegen.plan.cost import H100
+from fusegen.plan.module import plan_module
 from fusegen.runtime.generated_module import Blueprint
 from fusegen.runtime.request import BuildRequest, Target
 from fusegen.testing import Subject, Verification, strategies, subject, verification, verify
@@ -40,6 +44,14 @@ def under_test(source: str, *, forward_only: bool) -> Subject:
     return Subject.of(Source("model.fuse", source), target="emulate", forward_only=forward_only)
 
 
+def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw small tensors only, and plan sums over rows for a device of few processors: the emulator
+    runs every block of a large one, also those that have nothing to do."""
+    monkeypatch.setattr(strategies, "GREATEST_COUNT", 2048)
+    few = functools.partial(plan_module, device=replace(H100, processors=2))
+    monkeypatch.setattr(variant, "plan_module", few)
+
+
 def verified_mutant(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch, *, forward_only: bool
 ) -> Verification:
@@ -61,7 +73,7 @@ def verified_mutant(
     monkeypatch.setattr(subject, "blueprint", planted)
     monkeypatch.setattr(verification, "first_parting", lambda *_: None)
     monkeypatch.setattr(verification, "PHASES", (Phase.generate,))
-    monkeypatch.setattr(strategies, "GREATEST_COUNT", 4096)
+    small_cases(monkeypatch)
     made = under_test(mutant.model, forward_only=forward_only)
     result = verify(made, examples=100, seconds=600, dtypes=["float32"])
     assert changed, f"nothing in {mutant.file} matches {mutant.pattern}"

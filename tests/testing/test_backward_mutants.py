@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusegen.testing import Direction, verify
-from tests.testing.mutants import Mutant, under_test, verified_mutant
+from tests.testing.mutants import Mutant, small_cases, under_test, verified_mutant
 
 CHAIN = """
 model Chain(features=24, groups=4):
@@ -43,12 +43,12 @@ MUTANTS = (
     Mutant(
         "a bias gradient left out",
         CHAIN,
-        r"gradient_of_fc_bias\[row\] = sum",
-        r"\g<0> * 0",
+        r"(gradient_of_fc_bias\[row\]) = [^;]+",
+        r"\1 = 0",
         BACKWARD,
     ),
     Mutant(
-        "a bias gradient not written", CHAIN, r"gradient_of_fc_bias\[row\] = sum", "sum", BACKWARD
+        "a bias gradient not written", CHAIN, r"gradient_of_fc_bias\[row\] = [^;]+", "", BACKWARD
     ),
     Mutant(
         "the last tile of a weight's gradient left out",
@@ -57,13 +57,7 @@ MUTANTS = (
         "(columns / 64)",
         BACKWARD,
     ),
-    Mutant(
-        "the end of a long sum left out",
-        CHAIN,
-        r"\? begin \+ part_columns : columns",
-        "? begin + part_columns : columns - 1",
-        BACKWARD,
-    ),
+    Mutant("the end of a long sum left out", CHAIN, r"chunk < row_end", r"\g<0> - 1", BACKWARD),
     Mutant(
         "the end of K left out",
         CHAIN,
@@ -126,19 +120,13 @@ MUTANTS = (
         r"\1\2;",
         BACKWARD,
     ),
-    Mutant(
-        "the sign of a subtraction",
-        ROWS,
-        r"(gradient_of_x_2 = \w+) - (\w+);",
-        r"\1 + \2;",
-        BACKWARD,
-    ),
+    Mutant("the sign of a subtraction", ROWS, r"neg = -", "neg = ", BACKWARD),
     Mutant(
         "gradients exchanged",
         ROWS,
-        r"gradient_of_(x|y)_vector\[element\] = gradient_of_(x|y)_2",
-        lambda found: found[0][:-3] + {"x": "y_2", "y": "x_2"}[found[2]],
-        BACKWARD,
+        r"gradient_of_(x|y)\.mutable_data_ptr",
+        lambda found: f"gradient_of_{'yx'[found[1] == 'y']}.mutable_data_ptr",
+        BINDING,
     ),
     Mutant("ties not shared", ROWS, r"(= gradient_of_output_2_value) / \w+", r"\1", BACKWARD),
     Mutant("a softmax without its row's sum", ROWS, r"- sum;", "- 0 * sum;", BACKWARD),
@@ -160,9 +148,10 @@ MUTANTS = (
 
 
 @pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
-def test_right_kernels_pass(source: str) -> None:
-    result = verify(under_test(source, forward_only=False), examples=25, seconds=600)
-    assert result.failure is None and result.checked > 15
+def test_right_kernels_pass(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_cases(monkeypatch)
+    result = verify(under_test(source, forward_only=False), examples=20, seconds=600)
+    assert result.failure is None and result.checked > 10
     assert result.why_forward_only is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusegen.testing import verify
-from tests.testing.mutants import Mutant, under_test, verified_mutant
+from tests.testing.mutants import Mutant, small_cases, under_test, verified_mutant
 
 CHAIN = """
 model Chain(features=24, groups=4):
@@ -77,7 +77,8 @@ MUTANTS = (
 
 
 @pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
-def test_right_kernels_pass(source: str) -> None:
+def test_right_kernels_pass(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_cases(monkeypatch)
     result = verify(under_test(source, forward_only=True), examples=60, seconds=600)
     assert result.failure is None and result.checked > 40
 

@@ -1,0 +1,105 @@
+"""`python -m fusegen.testing.exercise TASK`: kernels run on drawn cases, forward and backward, and
+nothing compared, while a sanitizer watches. TASK is an `Exercise` as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from fusegen.frontend.elaborate import ArgumentValue
+from fusegen.ir.dtypes import DType
+from fusegen.testing.case import Case
+from fusegen.testing.families import FAMILIES
+from fusegen.testing.strategies import model_cases
+from fusegen.testing.subject import Subject
+
+# Enough for a convolution's window.
+ANY_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What to run: a model of `file`, or, without one, a model of each family of kernels, on
+    `examples` cases each."""
+
+    file: str | None = None
+    model: str | None = None
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    dtypes: Sequence[str] = ("float32", "bfloat16")
+    examples: int = 4
+    seed: int = 0
+
+    def as_json(self) -> str:
+        """In the form that `main` reads."""
+        return json.dumps(asdict(self))
+
+    def subjects(self) -> list[tuple[Subject, Mapping[str, int]]]:
+        """The models and their fixed sizes."""
+        if self.file is None:
+            return [(family.subject("cuda"), family.sizes) for family in FAMILIES]
+        subject = Subject.of(self.file, model=self.model, arguments=self.arguments, target="cuda")
+        return [(subject, self.sizes)]
+
+    def build(self) -> None:
+        """Build all its kernels, by one small case for each dtype."""
+        for subject, sizes in self.subjects():
+            for dtype in self.dtypes:
+                nodes = subject.placeholders(DType(dtype))
+                symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
+                some = {symbol.name: ANY_SIZE for symbol in symbols}
+                run_case(subject, Case(dtype, some | dict(sizes)))
+
+    def run(self) -> int:
+        """Run it on the GPU: on how many cases."""
+        return sum(self._draw(subject, sizes) for subject, sizes in self.subjects())
+
+    def _draw(self, subject: Subject, sizes: Mapping[str, int]) -> int:
+        done = 0
+
+        def one(case: Case) -> None:
+            nonlocal done
+            done += run_case(subject, case)
+
+        wanted: Any = settings(
+            max_examples=self.examples,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate,),
+            suppress_health_check=tuple(HealthCheck),
+        )
+        for dtype in self.dtypes:
+            cases = model_cases(subject, dtypes=(dtype,), sizes=sizes)
+            wanted(seed(self.seed)(given(cases)(one)))()
+        return done
+
+
+def run_case(subject: Subject, case: Case) -> bool:
+    """Run the kernels on a case; False where PyTorch itself refuses it."""
+    tensors = case.draw(subject)
+    try:
+        results = subject.reference(tensors)
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    subject.kernels(tensors)
+    if subject.why_forward_only is None:
+        upstream = case.draw_gradients(subject, results)
+        subject.kernel_gradients(tensors, subject.trained(case.frozen), upstream)
+    return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run an exercise; always 0, as the sanitizer has the last word."""
+    (task,) = arguments
+    count = Exercise(**json.loads(task)).run()
+    print(f"ran {count} cases")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

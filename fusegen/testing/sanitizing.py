@@ -1,0 +1,123 @@
+"""`python -m fusegen.testing.sanitizing`: NVIDIA's compute-sanitizer over every family of kernels.
+
+Each of its tools watches a process that runs the kernels on drawn cases, forward and backward.
+Every tensor has memory of its own there, so that an access beyond its end shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.errors import FusegenError
+from fusegen.runtime.gpu import gpus
+from fusegen.runtime.toolchain import find_nvcc
+from fusegen.testing.exercise import Exercise
+
+TOOLS = {
+    "memcheck": "accesses out of bounds",
+    "racecheck": "races in shared memory",
+    "initcheck": "reads of memory that nothing wrote",
+    "synccheck": "barriers that not all threads reach",
+}
+# Told apart from what Python itself exits with.
+FOUND = 86
+SHOWN_LINES = 20
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What one tool said of an exercise; `report` has the head of its findings, or is empty."""
+
+    tool: str
+    report: str
+
+
+def sanitize(
+    exercise: Exercise, progress: Callable[[str], None] = lambda tool: None
+) -> tuple[Sanitized, ...]:
+    """Let each tool watch an exercise; `progress` is told before each. FusegenError where there is
+    no GPU or no compute-sanitizer, or where it does not run."""
+    if not gpus():
+        raise FusegenError(
+            "compute-sanitizer needs a GPU, and there is none here",
+            "`fusegen verify --target emulate` checks every access as well",
+        )
+    program = find_sanitizer()
+    exercise.build()
+    found = []
+    for tool in TOOLS:
+        progress(tool)
+        found.append(Sanitized(tool, _watched(program, tool, exercise)))
+    return tuple(found)
+
+
+def find_sanitizer() -> Path:
+    """The compute-sanitizer on PATH, or else beside nvcc; FusegenError if there is none."""
+    name = "compute-sanitizer"
+    on_path = shutil.which(name)
+    if on_path:
+        return Path(on_path)
+    folder = find_nvcc().path.resolve().parent
+    for candidate in (folder / name, folder.parent / name / name):
+        if candidate.is_file():
+            return candidate
+    raise FusegenError(
+        "compute-sanitizer was not found",
+        "it comes with the CUDA toolkit: put its folder on PATH",
+    )
+
+
+def _watched(program: Path, tool: str, exercise: Exercise) -> str:
+    command = [
+        str(program),
+        f"--tool={tool}",
+        f"--error-exitcode={FOUND}",
+        sys.executable,
+        *("-m", "fusegen.testing.exercise", exercise.as_json()),
+    ]
+    alone = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    answer = subprocess.run(command, env=alone, capture_output=True, text=True, check=False)
+    said = answer.stdout + answer.stderr
+    if answer.returncode == 0 and re.search(r"^ran \d+ cases$", said, re.MULTILINE):
+        return ""
+    lines = said.splitlines()
+    if answer.returncode == FOUND:
+        lines = [line for line in lines if line.startswith("=========")]
+        return "\n".join(lines[:SHOWN_LINES])
+    raise FusegenError(
+        f"compute-sanitizer's {tool} ended with status {answer.returncode}:\n"
+        + "\n".join(lines[-SHOWN_LINES:])
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Watch every family; 1 if a tool finds something or cannot run."""
+    if arguments:
+        print(__doc__)
+        return 2
+    try:
+        found = sanitize(Exercise(), lambda tool: print(f"{tool} ...", flush=True))
+    except FusegenError as error:
+        print(error)
+        return 1
+    print(as_text(found))
+    return 1 if any(each.report for each in found) else 0
+
+
+def as_text(found: Sequence[Sanitized]) -> str:
+    """What the tools said, for people."""
+    lines = []
+    for each in found:
+        lines.append(f"{each.tool}: {each.report or f'no {TOOLS[each.tool]}'}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""The models of `fusegen.testing.families` go through every kind of kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fusegen.compiler.variant import variant_keys
+from fusegen.ir.dtypes import DType
+from fusegen.passes import pipeline
+from fusegen.plan.kernels import (
+    ConvolutionPlan,
+    ElementEpilogue,
+    ElementwisePlan,
+    GroupEpilogue,
+    LibraryPlan,
+    PartialEpilogue,
+    ProductPlan,
+    RowMapping,
+    RowPlan,
+    Step,
+)
+from fusegen.plan.module import plan_module
+from fusegen.plan.precision import Precision
+from fusegen.testing.families import FAMILIES
+
+
+def kinds(step: Step) -> Iterator[object]:
+    """What a step says of the kernels it becomes."""
+    yield type(step)
+    if isinstance(step, RowPlan):
+        yield from (form.mapping for form in step.forms)
+        yield from (("loops", form.mapping) for form in step.forms if form.most_columns is None)
+        yield step.parts > 1
+    if isinstance(step, ProductPlan):
+        yield type(step.epilogue)
+        forms = ("tensor_cores", "narrow", "skinny", "mma")
+        yield from (form for form in forms if getattr(step, form))
+        if step.tensor_cores and step.tensor_cores.split:
+            yield "split"
+
+
+@pytest.fixture(scope="module")
+def seen() -> set[object]:
+    found: set[object] = set()
+    for family in FAMILIES:
+        chosen = family.subject("emulate").chosen
+        keys = variant_keys(chosen, [DType.FLOAT32], [Precision.HIGHEST])
+        short = variant_keys(chosen, [DType.BFLOAT16], [Precision.HIGHEST], gradients=False)
+        for key in (*keys, *short):
+            plan = plan_module(pipeline.run(key.graph(chosen)), key.dtype)
+            for step in plan.steps:
+                found.update(kinds(step))
+    return found
+
+
+def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
+    plans = {ElementwisePlan, RowPlan, ProductPlan, ConvolutionPlan, LibraryPlan}
+    epilogues = {ElementEpilogue, GroupEpilogue, PartialEpilogue}
+    forms = {"tensor_cores", "narrow", "skinny", "mma", "split"}
+    rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
+    assert seen >= plans | epilogues | forms | rows
+
+
+def test_names_are_distinct() -> None:
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)

@@ -1,0 +1,84 @@
+"""compute-sanitizer as a command: what it is given and what is made of its answers. A stand-in for
+the program plays its part, since it needs a GPU."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from fusegen.cli.main import main
+from fusegen.errors import FusegenError
+from fusegen.runtime.gpu import Gpu
+from fusegen.testing import sanitizing
+from fusegen.testing.exercise import Exercise
+from fusegen.testing.sanitizing import TOOLS, find_sanitizer, sanitize
+
+MODEL = "model Twice():\n    input x: [n]\n    return x + x\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compute-sanitizer on PATH that says what ANSWER tells, and a GPU."""
+    path = tmp_path / "compute-sanitizer"
+    path.write_text(
+        '#!/bin/sh\necho "========= $1 $PYTORCH_NO_CUDA_MEMORY_CACHING"\n$ANSWER\n',
+        encoding="utf-8",
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(sanitizing, "gpus", lambda: (Gpu("a GPU", "sm_90a", 1),))
+    monkeypatch.setattr(Exercise, "build", lambda self: None)
+    return path
+
+
+def test_the_program_is_found_on_the_path(program: Path) -> None:
+    assert find_sanitizer() == program
+
+
+@pytest.mark.usefixtures("program")
+def test_a_clean_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSWER", "echo ran 4 cases")
+    seen: list[str] = []
+    found = sanitize(Exercise(), seen.append)
+    assert seen == [*TOOLS] == [each.tool for each in found]
+    assert not any(each.report for each in found)
+
+
+@pytest.mark.usefixtures("program")
+def test_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANSWER", "exit 86")
+    file = tmp_path / "twice.fuse"
+    file.write_text(MODEL, encoding="utf-8")
+    assert main(["verify", str(file), "--sanitize", "--json"]) == 1
+    reports = json.loads(capsys.readouterr().out)
+    assert reports["racecheck"] == "========= --tool=racecheck 1"
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("answer", ["exit 1", "echo nothing ran"])
+def test_a_run_that_fails_is_no_clean_one(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSWER", answer)
+    with pytest.raises(FusegenError, match="compute-sanitizer's memcheck ended with status"):
+        sanitize(Exercise())
+
+
+def test_without_the_program(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.unlink()
+    nvcc = program.parent / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text("#!/bin/sh\necho release 13.0, V13.0.1\n", encoding="utf-8")
+    nvcc.chmod(nvcc.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("FUSEGEN_NVCC", str(nvcc))
+    with pytest.raises(FusegenError, match="compute-sanitizer was not found"):
+        find_sanitizer()
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitizing, "gpus", lambda: ())
+    with pytest.raises(FusegenError, match="needs a GPU"):
+        sanitize(Exercise())
