@@ -1,9 +1,12 @@
-"""Every fault that concerns what kernels compute has a test with its number in its name."""
+"""Every fault that concerns what kernels compute has a test with its number in its name; those that
+concern PyTorch and the build have theirs where the mechanism is tested."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 FAULTS = {
     "N02": "softmax of infinities",
@@ -46,6 +49,21 @@ FAULTS = {
 }
 """The faults' numbers in the list they are kept in, and what went wrong."""
 
+ELSEWHERE = {
+    "P47": ("gpu/test_modules.py", "test_tensors_on_the_last_device_while_the_first_is_current"),
+    "P48": ("gpu/test_modules.py", "test_side_stream_behind_a_slow_kernel"),
+    "P50": ("runtime/test_generated_module.py", "test_mixed_dtypes_are_refused"),
+    "P51": ("runtime/test_generated_module.py", "test_result_and_opcheck"),
+    "P52": ("runtime/test_generated_module.py", "test_results_never_alias_inputs"),
+    "P53": ("runtime/test_autograd.py", "test_frozen_parameters"),
+    "P54": ("runtime/test_autograd.py", "test_double_backward_is_refused_or_right"),
+    "B56": ("runtime/test_cache.py", "test_eight_processes_build_once"),
+    "B57": ("runtime/test_fingerprint.py", "test_request_changes_key_and_namespace"),
+    "B58": ("runtime/test_generated_module.py", "test_two_versions_in_one_process"),
+    "B60": ("runtime/test_builder.py", "test_spaces_in_every_path"),
+}
+"""The file and the first test of each of the others."""
+
 
 def test_every_fault_has_a_test() -> None:
     found: set[str] = set()
@@ -53,3 +71,10 @@ def test_every_fault_has_a_test() -> None:
         names = re.findall(r"^def test_([a-z]\d\d)_", path.read_text(encoding="utf-8"), re.M)
         found |= {name.upper() for name in names}
     assert found == set(FAULTS)
+
+
+@pytest.mark.parametrize("number", ELSEWHERE)
+def test_the_others_have_theirs(number: str) -> None:
+    file, name = ELSEWHERE[number]
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    assert f"def {name}(" in text
