@@ -114,8 +114,11 @@ def _judged_gradients(
     first: Sequence[Tensor | None],
     second: Sequence[Tensor | None],
 ) -> Finding | None:
-    found = subject.derivative(DType(case.dtype))
-    limits = gradient_bounds(found, tensors, upstream, wanted, case.sizes, precision(subject))
+    dtype = DType(case.dtype)
+    model, found = subject.graph(dtype), subject.derivative(dtype)
+    limits = gradient_bounds(
+        model, found, tensors, upstream, wanted, case.sizes, precision(subject)
+    )
     for target, peer in wanted.items():
         result, again = first[target], second[target]
         assert result is not None and again is not None
@@ -129,7 +132,8 @@ def _judged_gradients(
         if finding:
             return Finding(finding.headline, finding.details, Direction.BACKWARD)
     in_float64, in_float32 = map(subject.derivative, (DType.FLOAT64, DType.FLOAT32))
-    formulas = formula_bounds(in_float64, in_float32, tensors, upstream, case.sizes)
+    model = subject.graph(DType.FLOAT64)
+    formulas = formula_bounds(model, in_float64, in_float32, tensors, upstream, case.sizes)
     for bound, modelled in formulas.values():
         wrong = judge(bound, modelled)
         if wrong:

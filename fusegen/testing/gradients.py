@@ -63,6 +63,7 @@ def autograd(
 
 
 def gradient_bounds(
+    model: Graph,
     found: Differentiated,
     tensors: Sequence[Tensor],
     upstream: Sequence[Tensor],
@@ -72,7 +73,7 @@ def gradient_bounds(
 ) -> dict[int, Bound]:
     """The bound for the gradient of each argument in `eager`, which has PyTorch's in the module's
     dtype by the arguments' positions; `upstream` are the gradients of all outputs."""
-    truth = _truth(found, tensors, upstream, sizes)
+    truth = _truth(model, found.targets, tensors, upstream, sizes)
 
     def sample(seed: int, kind: Precision) -> dict[int, Tensor]:
         def run(graph: Graph, given: Sequence[Tensor], start: int) -> tuple[Tensor, ...]:
@@ -91,6 +92,7 @@ def gradient_bounds(
 
 
 def formula_bounds(
+    model: Graph,
     found: Differentiated,
     rounding: Differentiated,
     tensors: Sequence[Tensor],
@@ -99,7 +101,7 @@ def formula_bounds(
 ) -> dict[int, tuple[Bound, Tensor]]:
     """For each gradient of a model in float64, the bound by PyTorch's autograd, and what the graph
     of the backward gives; `rounding` is the model in float32, which tells how errors spread."""
-    truth = _truth(found, tensors, upstream, sizes)
+    truth = _truth(model, found.targets, tensors, upstream, sizes)
 
     def exactly(graph: Graph, given: Sequence[Tensor], _: int) -> tuple[Tensor, ...]:
         return exact(graph, given, sizes)
@@ -160,21 +162,25 @@ def _modelled(
 
 
 def _truth(
-    found: Differentiated, tensors: Sequence[Tensor], upstream: Sequence[Tensor], sizes: Sizes
+    model: Graph,
+    targets: Sequence[int],
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor],
+    sizes: Sizes,
 ) -> dict[int, Tensor]:
-    """PyTorch's gradients in float64."""
-    arguments = (*found.forward.inputs, *found.forward.tensors)
+    """PyTorch's gradients in float64, of the model as the user wrote it: what its operations are
+    composed of has other gradients at ties and infinities."""
     leaves = [
         tensor.detach().double().clone().requires_grad_() if is_trained(node) else tensor
-        for node, tensor in zip(arguments, tensors, strict=True)
+        for node, tensor in zip((*model.inputs, *model.tensors), tensors, strict=True)
     ]
     given = [g.double() if g.is_floating_point() else g for g in upstream]
     with torch.enable_grad():
-        results = outputs(found.forward, leaves, sizes)
+        results = outputs(model, leaves, sizes)
         made = autograd(results, leaves, given)
     return {
         target: torch.zeros_like(leaves[target]) if (own := made[target]) is None else own.detach()
-        for target in found.targets
+        for target in targets
     }
 
 

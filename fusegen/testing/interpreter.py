@@ -112,7 +112,7 @@ def _value(
     elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:
         value = _rounded(operands[0], _torch(node.attributes.dtype("dtype")))
     else:
-        value = _widened(_twin(node, operands, sizes))
+        value = _widened(_twin(node, operands, sizes, in_kernel=perturb is not None))
     return value if perturb is None else perturb(node, value, operands)
 
 
@@ -134,8 +134,11 @@ class _Rounding(torch.autograd.Function):
         return gradient, None
 
 
-def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
-    """PyTorch's own result, in float64 where the node is a float."""
+def _twin(
+    node: Node, operands: Sequence[Tensor], sizes: Sizes, *, in_kernel: bool = False
+) -> Tensor:
+    """PyTorch's own result, in float64 where the node is a float; numbers are as a kernel and as
+    eager mode have them, or exact."""
     if node.operation is GELU and node.attributes.text("approximate") == "none":
         # PyTorch's 1 + erf loses its digits in the left tail, also in float64.
         x = operands[0]
@@ -158,13 +161,22 @@ def _twin(node: Node, operands: Sequence[Tensor], sizes: Sizes) -> Tensor:
     for position, operand in enumerate(node.operands):
         text = f"_{position}"
         if is_number(operand):
-            text = render(operand, ())
+            text = _literal(operand) if in_kernel else render(operand, ())
         else:
             scope[text] = operands[position]
         texts.append(text)
     value = eval(render(replace(node, attributes=attributes), texts), scope)
     assert isinstance(value, Tensor)
     return value
+
+
+def _literal(number: Node) -> str:
+    """A number in the type that arithmetic with it is done in: 1e-3 is none of float32's."""
+    value = number.attributes.get("value")
+    if isinstance(value, float):
+        value = torch.tensor(value, dtype=_torch(number.dtype.compute)).double().item()
+        return render(replace(number, attributes=Attributes.of(value=value)), ())
+    return render(number, ())
 
 
 def _double(value: AttributeValue) -> AttributeValue:
