@@ -19,6 +19,16 @@ FOUND = {
         "input x: [n, 16]\n    return mish(x)",
         Case("bfloat16", {"n": 16}, {"x": Filled(Values.WIDE, seed=207940)}),
     ),
+    # The bounds had taken the gradient from what clamp is composed of, which halves it at ties.
+    "clamp at its bounds": (
+        "input x: [n, 5]\n    return clamp(x, -1, 3)",
+        Case("float32", {"n": 8}, {"x": Filled(Values.INTEGERS)}),
+    ),
+    # A multiple of a number that the type does not have is not one of its neighbour in the type.
+    "the remainder by a number": (
+        "input x: [n, 4]\n    return x % 1e-3",
+        Case("bfloat16", {"n": 255}, {"x": Filled(Values.INTEGERS)}),
+    ),
 }
 
 
