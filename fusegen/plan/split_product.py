@@ -19,7 +19,7 @@ from fusegen.plan.kernels import (
     TensorCores,
 )
 from fusegen.plan.matrix_views import Major, MatrixView
-from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS
+from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS, neighbours_of
 
 # Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
 # promoted ones, and four tiles of 16 KB a stage.
@@ -76,9 +76,9 @@ def split_product(
         taken,
     )
     split = Split(left_split, right_split, PROMOTION, flags)
-    return TensorCores(
-        ROWS, COLUMNS, DEPTH, STAGES, PAIR, _view(left_split), _view(right_split), split
-    )
+    left_view, right_view = _view(left_split), _view(right_split)
+    neighbours = neighbours_of(right_view, axes.columns, node.dtype)
+    return TensorCores(ROWS, COLUMNS, DEPTH, STAGES, neighbours, left_view, right_view, split)
 
 
 def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -> Cost:

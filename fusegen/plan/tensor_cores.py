@@ -72,7 +72,7 @@ def tensor_cores(
     if width is not None and columns % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
-    neighbours = _neighbours(right_view, axes.columns)
+    neighbours = neighbours_of(right_view, axes.columns, left.dtype)
     return TensorCores(ROWS, columns, depth, STAGES[columns], neighbours, left_view, right_view)
 
 
@@ -120,11 +120,11 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
     return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, left_view, right_view)
 
 
-def _neighbours(right: MatrixView, columns: Integer) -> int:
-    """How many neighbouring columns a thread holds: as many as one access takes, where the copy can
-    exchange the right operand's lines, of which there must be whole exchanges. The two dimensions
-    that this takes are not left beside batches."""
-    most = ACCESS_BYTES // right.buffer.dtype.itemsize
+def neighbours_of(right: MatrixView, columns: Integer, dtype: DType) -> int:
+    """How many neighbouring columns a thread holds of a result of `dtype`: as many as one access
+    takes, where the copy can exchange the right operand's lines, of which there must be whole
+    exchanges. The two dimensions that this takes are not left beside batches."""
+    most = ACCESS_BYTES // dtype.itemsize
     can_exchange = (
         right.major is Major.DEPTH
         and right.batch_stride == ZERO

@@ -34,23 +34,32 @@ inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t d
 constexpr int part_alignment = 8;
 constexpr float low_part_scale = 2048.0f;  // 2^11
 
-// What a line of the parts was multiplied by, as an exponent of 2, its loss, and where its greatest
-// element is.
+// What a line of the parts is to be multiplied by, in two factors that are powers of 2, its loss, and
+// where its greatest element is.
 struct alignas(16) LineScale {
-    float exponent;
+    float first;
+    float second;
     float loss;
     std::int32_t greatest_at;
+
+    // Of a line that was multiplied by 2^exponent.
+    static __device__ __forceinline__ LineScale of(int exponent, float loss,
+                                                   std::int32_t greatest_at) {
+        const int half = exponent / 2;
+        return {power_of_two(-half), power_of_two(half - exponent), loss, greatest_at};
+    }
 };
 
 // The scale of a line of zeros, which loses nothing whatever the other line has lost.
-__device__ __forceinline__ LineScale zero_line() { return {0.0f, __int_as_float(0xff800000u), 0}; }
+__device__ __forceinline__ LineScale zero_line() {
+    return LineScale::of(0, __int_as_float(0xff800000u), 0);
+}
 
-// A product of two lines' parts without their powers of two, rounded once.
-__device__ __forceinline__ float without_scale(float product, float left_exponent,
-                                               float right_exponent) {
-    const int exponent = -static_cast<int>(left_exponent + right_exponent);
-    const int half = exponent / 2;  // both factors are normal numbers
-    return product * power_of_two(half) * power_of_two(exponent - half);
+// A product of two lines' parts without their powers of two, rounded once: either factor, of two
+// lines' halves, is a normal number.
+__device__ __forceinline__ float without_scale(float product, const LineScale& left,
+                                               const LineScale& right) {
+    return product * (left.first * right.first) * (left.second * right.second);
 }
 
 // The greatest magnitude of a line by its bits, which order NaN and infinity above all numbers, and
@@ -98,8 +107,9 @@ struct SplitLoss {
             return zero_line();
         }
         const bool is_split = greatest.can_be_scaled() && whole >= least_whole;
-        return {static_cast<float>(greatest.scale_exponent()),
-                is_split ? lost * per_lost : __int_as_float(0x7f800000), greatest.position};
+        return LineScale::of(greatest.scale_exponent(),
+                             is_split ? lost * per_lost : __int_as_float(0x7f800000),
+                             greatest.position);
     }
 };
 

@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     uint8_t* __restrict__ matmul_flags,
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
-    constexpr int vector = 2;
+    constexpr int vector = 4;
     constexpr int stages = 3;
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 128;
@@ -283,10 +283,12 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                             step * tile_depth, tile_first_row, 0);
                 tma_load_3d(stage_tiles + left_low_start, left_low_map, &full[stage],
                             step * tile_depth, tile_first_row, 0);
-                tma_load_3d(stage_tiles + right_start, right_map, &full[stage],
-                            step * tile_depth, tile_first_column, 0);
-                tma_load_3d(stage_tiles + right_low_start, right_low_map, &full[stage],
-                            step * tile_depth, tile_first_column, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 16);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_low_start, right_low_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 16);
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
             }
@@ -302,8 +304,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             float accumulators[tile_columns / 2] = {};
             float small[tile_columns / 2];
-            for (int step = 0; step < steps;) {
-                const int end = step + 4 < steps ? step + 4 : static_cast<int>(steps);
+            for (int step = 0, end = warpgroup == 1 ? 2 : 4; step < steps; end = step + 4) {
+                end = end < steps ? end : steps;
                 float sums[tile_columns / 2];
                 int previous = 0;
                 for (int own_step = 0; step < end; ++step, ++own_step) {
@@ -355,28 +357,42 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
             const float16* left_parts = matmul_left_parts;
             const float16* right_parts = matmul_right_parts;
-            bool is_lost = false;
+            left_scales += tile_first_row;
+            left_parts += tile_first_row * 1024;
+            right_scales += tile_first_column;
+            right_parts += tile_first_column * 1024;
+            const int rows_here = static_cast<int>(rows - tile_first_row < tile_rows
+                ? rows - tile_first_row : tile_rows);
+            const int columns_here = static_cast<int>(columns - tile_first_column < tile_columns
+                ? columns - tile_first_column : tile_columns);
+            const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
+                                             left_scales[own_row + 8 < rows_here ? own_row + 8 : 0]};
+            std::uint64_t below = 0;  // a bit for each of the sums that are below what their lines may have lost
 #pragma unroll
-            for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
+            for (int block = 0; block < tile_columns / 16; ++block) {
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const int64_t product_row = tile_first_row + own_row + half * 8;
-                    const bool is_inside = product_row < rows && block_column < columns;
-                    const int64_t row = is_inside ? product_row : 0;
-                    const LineScale left_scale = left_scales[row];
+                for (int element = 0; element < vector; ++element) {
+                    const int column = block * 16 + thread % 4 * vector + element;
+                    const LineScale column_scale = right_scales[column < columns_here ? column : 0];
 #pragma unroll
-                    for (int element = 0; element < 2; ++element) {
-                        const int64_t column = is_inside ? block_column + element : 0;
-                        const LineScale right_scale = right_scales[column];
-                        float& sum = accumulators[block * 4 + half * 2 + element];
+                    for (int half = 0; half < 2; ++half) {
+                        const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
+                        float& sum = accumulators[i];
                         // Whatever is not a number is not right either.
-                        if (is_inside && !(fabsf(sum) >= left_scale.loss + right_scale.loss)) {
-                            is_lost |= !outweighs_loss(left_scale, right_scale, left_parts
-                                + row * 1024, right_parts + column * 1024);
-                        }
-                        sum = without_scale(sum, left_scale.exponent, right_scale.exponent);
+                        const bool is_below = !(fabsf(sum) >= row_scales[half].loss + column_scale.loss);
+                        const bool is_inside = own_row + half * 8 < rows_here && column < columns_here;
+                        below |= static_cast<std::uint64_t>(is_inside && is_below) << i;
+                        sum = without_scale(sum, row_scales[half], column_scale);
                     }
+                }
+            }
+            bool is_lost = false;
+            for (int i = 0; below >> i != 0 && !is_lost && i < 64; ++i) {
+                if (below >> i & 1) {
+                    const int64_t row = own_row + i / 2 % 2 * 8;
+                    const int64_t column = i / 8 * 16 + thread % 4 * vector + i % 8 / 4 * 2 + i % 2;
+                    is_lost = !outweighs_loss(left_scales[row], right_scales[column], left_parts
+                        + row * 1024, right_parts + column * 1024);
                 }
             }
             const bool any_lost = __any_sync(whole_warp, is_lost);
@@ -385,8 +401,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                     + own_row, tile_first_column)] = any_lost;
             }
 #pragma unroll
-            for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
+            for (int block = 0; block < tile_columns / 16; ++block) {
+                const int64_t block_column = tile_first_column + block * 16 + thread % 4 * 4;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -397,7 +413,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                     Vector<float, vector> y_vector;
 #pragma unroll
                     for (int element = 0; element < vector; ++element) {
-                        const float gelu = fusegen::gelu_none(accumulators[block * 4 + half * 2 + element]);
+                        const float gelu = fusegen::gelu_none(accumulators[block * 8 + element / 2 * 4
+                            + half * 2 + element % 2]);
                         y_vector[element] = gelu;
                     }
                     store_vector_if(is_active, y + first_column + row * 4096
@@ -471,21 +488,21 @@ FUSEGEN_EXPORT int launch_linear_gelu(
     const int64_t depths = 1024;
     const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 128);
     if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
-        split_pays(1, batch, 4096, 1024) && is_aligned(y, 8) && is_aligned(matmul_left_parts, 4) &&
-        is_aligned(matmul_left_scales, 8) && is_aligned(matmul_right_parts, 4) &&
-        is_aligned(matmul_right_scales, 8) && is_aligned(matmul_flags, 2) &&
+        split_pays(1, batch, 4096, 1024) && is_aligned(y, 16) && is_aligned(matmul_left_parts, 8) &&
+        is_aligned(matmul_left_scales, 16) && is_aligned(matmul_right_parts, 8) &&
+        is_aligned(matmul_right_scales, 16) && is_aligned(matmul_flags, 4) &&
         encode_tensor_map<float16>(&left_map, TensorTiles<3>{
             matmul_left_parts, { depths, batch, 1 }, { 1024, 1024 },
             { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
         encode_tensor_map<float16>(&left_low_map, TensorTiles<3>{
             matmul_left_parts + (batch * 1024), { depths, batch, 1 }, { 1024, 1024 },
             { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
-        encode_tensor_map<float16>(&right_map, TensorTiles<3>{
-            matmul_right_parts, { depths, 4096, 1 }, { 1024, 1024 },
-            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
-        encode_tensor_map<float16>(&right_low_map, TensorTiles<3>{
-            matmul_right_parts + 4194304, { depths, 4096, 1 }, { 1024, 1024 },
-            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
+        encode_tensor_map<float16>(&right_map, TensorTiles<5>{
+            matmul_right_parts, { depths, 2, 4, 2, 256 }, { 1024, 4096, 2048, 16384 },
+            { 64, 2, 4, 2, 8 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<float16>(&right_low_map, TensorTiles<5>{
+            matmul_right_parts + 4194304, { depths, 2, 4, 2, 256 }, { 1024, 4096, 2048, 16384 },
+            { 64, 2, 4, 2, 8 }, Swizzle::bytes_128}) == TensorMapError::none) {
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
         {
