@@ -53,6 +53,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         has_convolution=any(isinstance(k, ConvolutionText) for k in kernels),
         uses_tensor_cores=any(isinstance(k, ProductText) and k.tensor for k in kernels),
         uses_splits=any(isinstance(k, ProductText) and k.is_split for k in kernels),
+        uses_wide_splits=any(isinstance(k, ProductText) and k.wide for k in kernels),
     )
     return CudaSource(tidy(text), {k.kernel.name: k.kernel.signature for k in kernels})
 

@@ -18,6 +18,7 @@ from fusegen.codegen.tile_epilogue import (
     product_integers,
     row_epilogue,
 )
+from fusegen.codegen.wide_product import WideText, wide_text
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels import ElementEpilogue, ProductPlan, TensorCores
@@ -50,6 +51,7 @@ class ProductText:
     narrow: TensorProductText | None
     skinny: SkinnyText | None
     mma: MmaText | None
+    wide: WideText | None
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
@@ -94,6 +96,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         _tensor_form(plan, plan.narrow, "narrow_tensor", host),
         _skinny_form(plan, host),
         mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
+        _wide_form(plan, host),
     )
 
 
@@ -112,6 +115,15 @@ def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
     if plan.skinny is None:
         return None
     return skinny_text(plan, plan.skinny, _inner_scope(plan), host)
+
+
+def _wide_form(plan: ProductPlan, host: Scope) -> WideText | None:
+    cores = plan.tensor_cores
+    split = cores.split if cores else None
+    if cores is None or split is None or split.wide is None:
+        return None
+    scope = _inner_scope(plan, (split.left.scales, split.right.scales, split.flags))
+    return wide_text(plan, cores, split.wide, scope, host)
 
 
 def _split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:

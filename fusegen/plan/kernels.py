@@ -350,15 +350,30 @@ class SplitOperand:
 
 
 @dataclass(frozen=True)
+class WideForm:
+    """The form of a product of float32 operands whose range is wide, on Hopper's tensor cores:
+    `rows` x `columns` of the result a block, from three bfloat16 parts of each element
+    (`wide_split.cuh`). A thread of the epilogue holds `neighbours` columns at a time."""
+
+    rows: int
+    columns: int
+    neighbours: int
+    left: MatrixView
+    right: MatrixView
+
+
+@dataclass(frozen=True)
 class Split:
     """float32 products as three of float16 parts, whose sum is taken into float32 registers every
-    `promotion` of K. Where parts cannot represent what is multiplied, `flags` has a mark for each
-    FLAG_ROWS rows of a tile, and the shared-memory tile computes it again."""
+    `promotion` of K. Where parts cannot represent what is multiplied, `flags` has marks for parts
+    of a tile, which `wide` computes again, if it is there and can read the operands, and the
+    shared-memory tile what is left."""
 
     left: SplitOperand
     right: SplitOperand
     promotion: int
     flags: Buffer
+    wide: WideForm | None
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -17,8 +17,9 @@ from fusegen.plan.kernels import (
     Split,
     SplitOperand,
     TensorCores,
+    WideForm,
 )
-from fusegen.plan.matrix_views import Major, MatrixView
+from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
 from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS, neighbours_of
 
 # Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
@@ -33,8 +34,11 @@ PROMOTION = 256
 PITCH = 8
 # As `LineScale` in `split.cuh`.
 SCALE_NUMBERS = 4
-# A warp's rows of the accumulators.
+# A warp's rows of the accumulators, and the columns of the narrower tiles that compute them again.
 FLAG_ROWS = 16
+FLAG_COLUMNS = 64
+# As in `wide_split.cuh`.
+WIDE_ROWS, WIDE_COLUMNS = 128, 64
 # Float16 products, and bytes read and written for an element of an operand.
 PRODUCTS = 3
 PART_BYTES = 4
@@ -71,13 +75,18 @@ def split_product(
     column_tiles = (axes.columns + (COLUMNS - 1)) // COLUMNS
     flags = _workspace(
         f"{stem}_flags",
-        (axes.batches, row_tiles * (ROWS // FLAG_ROWS), column_tiles),
+        (
+            axes.batches,
+            row_tiles * (ROWS // FLAG_ROWS),
+            column_tiles * (COLUMNS // FLAG_COLUMNS),
+        ),
         DType.UINT8,
         taken,
     )
-    split = Split(left_split, right_split, PROMOTION, flags)
     left_view, right_view = _view(left_split), _view(right_split)
     neighbours = neighbours_of(right_view, axes.columns, node.dtype)
+    wide = _wide_form(left, right, axes, width)
+    split = Split(left_split, right_split, PROMOTION, flags, wide)
     return TensorCores(ROWS, COLUMNS, DEPTH, STAGES, neighbours, left_view, right_view, split)
 
 
@@ -92,6 +101,16 @@ def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -
         product_flops=0,
         tensor_flops=PRODUCTS * product_flops,
     )
+
+
+def _wide_form(left: Load, right: Load, axes: ProductAxes, width: int | None) -> WideForm | None:
+    """The form for tiles that float16 parts cannot represent, or None where there is none."""
+    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
+    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
+    if left_view is None or right_view is None or (width is not None and WIDE_COLUMNS % width):
+        return None
+    neighbours = neighbours_of(right_view, axes.columns, left.dtype)
+    return WideForm(WIDE_ROWS, WIDE_COLUMNS, neighbours, left_view, right_view)
 
 
 def _pays(axes: ProductAxes, context: Context) -> bool:

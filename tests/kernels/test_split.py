@@ -1,5 +1,5 @@
-"""float32 products through float16 parts on the tensor cores: as accurate as float32's, and without
-its range being lost."""
+"""float32 products through float16 parts on the tensor cores, and through bfloat16 parts where
+their range is too wide: as accurate as float32's, and without its range being lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ K = 520
 LUCK = 1.5
 
 
-def product(transposed: str = "") -> Case:
-    """A product of any size; the operands named are stored along K last."""
+def product(transposed: str = "", m: int = 19, n: int = 10) -> Case:
+    """A product of any size; the operands named are stored along K first."""
 
     def body(*operands):  # type: ignore[no-untyped-def]
         x, w = operands
@@ -33,7 +33,7 @@ def product(transposed: str = "") -> Case:
 
     x = ("k", "m") if "x" in transposed else ("m", "k")
     w = ("k", "n") if "w" in transposed else ("n", "k")
-    return Case((x, w), body, {"m": 19, "n": 10, "k": K}, HINTS)
+    return Case((x, w), body, {"m": m, "n": n, "k": K}, HINTS)
 
 
 CASES = {
@@ -41,11 +41,12 @@ CASES = {
     "x transposed": product("x"),
     "w transposed": product("w"),
     "both transposed": product("xw"),
-    "several tiles": Case((("m", "k"), ("n", "k")), linear, {"m": 140, "n": 134, "k": 70}, HINTS),
+    "both transposed, whole accesses": product("xw", m=20, n=12),
+    "several tiles": Case((("m", "k"), ("n", "k")), linear, {"m": 140, "n": 144, "k": 72}, HINTS),
     "batches": Case(
         (("b", "m", "k"), ("b", "k", "n")),
         lambda x, w: apply("matmul", x, w),
-        {"b": 2, "m": 19, "n": 6, "k": 37},
+        {"b": 2, "m": 19, "n": 8, "k": 40},
         HINTS,
     ),
     "a matrix for all batches": Case(
@@ -198,17 +199,54 @@ def test_special_values_are_those_of_float32() -> None:
     assert not finite.all() and finite[0, :5].all()
 
 
-def test_few_tiles_are_computed_again() -> None:
-    """On random numbers the sums are the tensor cores', which are not the tile's bit by bit; with
-    an infinity in each row they are the tile's."""
-    case = CASES["plain"]
-    tile = link([planned(case.graph(DType.FLOAT32), {"m": 2, "n": 2, "k": 2})], check=False)[0]
-    x, w = normal(6)
-    for sums_are_kept in (x, with_huge(x, 3e4), torch.softmax(4 * x, 1)):
-        result = kernels()["plain"](sums_are_kept, w)[0] == tile(sums_are_kept, w)[0]
-        assert not result.all(dim=1).any()
-    x[:, 100] = float("inf")
-    assert torch.equal(kernels()["plain"](x, w)[0], tile(x, w)[0])
+# How each of these products is computed: none of the three forms has another's rounding errors.
+FORMS: dict[str, Inputs] = {
+    "float16 parts": lambda x, w: (with_huge(x, 3e4), w),
+    "bfloat16 parts": lambda x, w: (sparse(spread(x, 60)), w),
+    "the tile": lambda x, w: (torch.where(torch.arange(K) == 100, float("inf"), x), w),
+}
+
+
+@functools.cache
+def tile() -> Kernels:
+    """The product on the shared-memory tile alone."""
+    small = {"m": 2, "n": 2, "k": 2}
+    return link([planned(CASES["plain"].graph(DType.FLOAT32), small)], check=False)[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_form_is_that_of_the_operands_range(form: str) -> None:
+    x, w = FORMS[form](*normal(6))
+    (actual,), (of_tile,) = kernels()["plain"](x, w), tile()(x, w)
+    is_same = (actual == of_tile) | (actual.isnan() & of_tile.isnan())
+    assert bool(is_same.all()) == (form == "the tile")
+    if form == "bfloat16 parts":  # float16 parts of numbers that they cannot represent are far off
+        exact = x.double() @ w.double().T
+        assert (actual - exact).abs().max() < 1e-6 * exact.abs().max()
+
+
+def test_lines_that_cannot_be_read_by_wide_accesses_are_left_to_the_tile() -> None:
+    """Where K is no multiple of four, and where neighbours along K are not neighbours in memory."""
+    for layout in (lambda t: t[:, :-1], lambda t: t.T.contiguous().T):
+        x, w = map(layout, FORMS["bfloat16 parts"](*normal(7)))
+        assert torch.equal(kernels()["plain"](x, w)[0], tile()(x, w)[0])
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "plain"])
+def test_wide_ranges_in_every_layout(name: str) -> None:
+    """Rows of few elements, in every form's layouts and with every epilogue."""
+    case, compiled = CASES[name], kernels()[name]
+    tensors = [x.clone() for x in case.tensors(DType.FLOAT32)]
+    x = tensors[0]
+    along_k = 0 if name.startswith(("x", "both")) else x.dim() - 1
+    few = torch.arange(x.shape[along_k]) % 13 == 0
+    shape = [-1 if dim == along_k else 1 for dim in range(x.dim())]
+    tensors[0] = torch.where(few.view(shape), x, x * 2.0**-40)
+    first = compiled(*tensors, check=True)
+    check_accuracy(case, DType.FLOAT32, tensors, first)
+    for seed in range(1, 3):
+        again = compiled(*tensors, seed=seed, check=True)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True)), f"seed {seed}"
 
 
 def test_plan_says_what_is_split() -> None:

@@ -11,7 +11,7 @@
 // with the line may have for what was lost to be below 2^-24 of it, infinite for a line that must
 // not be split at all. A product below it is still right if the line's greatest element adds more
 // than that to it, before others cancel it: float32 would round that away. Others are computed again
-// in float32.
+// from three bfloat16 parts each (wide_split.cuh) or in float32.
 #pragma once
 
 #include "reduce.cuh"
@@ -35,18 +35,31 @@ constexpr int part_alignment = 8;
 constexpr float low_part_scale = 2048.0f;  // 2^11
 
 // What a line of the parts is to be multiplied by, in two factors that are powers of 2, its loss, and
-// where its greatest element is.
+// where its greatest element is. `place` is that, or its complement where the line has elements that
+// three bfloat16 parts would not have all bits of either.
 struct alignas(16) LineScale {
     float first;
     float second;
     float loss;
-    std::int32_t greatest_at;
+    std::int32_t place;
 
     // Of a line that was multiplied by 2^exponent.
-    static __device__ __forceinline__ LineScale of(int exponent, float loss,
-                                                   std::int32_t greatest_at) {
+    static __device__ __forceinline__ LineScale of(int exponent, float loss, std::int32_t place) {
         const int half = exponent / 2;
-        return {power_of_two(-half), power_of_two(half - exponent), loss, greatest_at};
+        return {power_of_two(-half), power_of_two(half - exponent), loss, place};
+    }
+
+    // What the line was multiplied by.
+    __device__ __forceinline__ float scale() const {
+        const auto biased = [](float power) { return static_cast<int>(__float_as_uint(power) >> 23); };
+        return power_of_two(254 - biased(first) - biased(second));
+    }
+    __device__ __forceinline__ bool must_not_be_split() const {
+        return loss == __int_as_float(0x7f800000);
+    }
+    __device__ __forceinline__ bool has_tiny_elements() const { return place < 0; }
+    __device__ __forceinline__ std::int32_t greatest_at() const {
+        return place < 0 ? ~place : place;
     }
 };
 
@@ -79,22 +92,30 @@ struct GreatestBits {
 
     // Whether the line is finite and not so small that its scale would overflow.
     __device__ __forceinline__ bool can_be_scaled() const {
-        constexpr unsigned least = (127 - 100) << 23, infinity = 255u << 23;
+        constexpr unsigned least = (127 - 100) << 23;
         return bits >= least && bits < infinity;
     }
+    // That of the greatest power of two for smaller lines, none for others.
     __device__ __forceinline__ int scale_exponent() const {
-        return can_be_scaled() ? 14 + 127 - static_cast<int>(bits >> 23) : 0;
+        const int exponent = 14 + 127 - static_cast<int>(bits >> 23);
+        return bits >= infinity ? 0 : exponent < 127 ? exponent : 127;
     }
+
+private:
+    static constexpr unsigned infinity = 255u << 23;
 };
 
-// How many elements have all their bits, and what the others have lost together.
+// How many elements have all their bits, how many would not have them in three bfloat16 parts either,
+// and what those that have not have lost together.
 struct SplitLoss {
     int whole;
+    int tiny;
     float lost;
 
-    static __device__ __forceinline__ SplitLoss identity() { return {0, 0.0f}; }
+    static __device__ __forceinline__ SplitLoss identity() { return {0, 0, 0.0f}; }
     __device__ __forceinline__ void merge(const SplitLoss& other) {
         whole += other.whole;
+        tiny += other.tiny;
         lost += other.lost;
     }
 
@@ -109,7 +130,7 @@ struct SplitLoss {
         const bool is_split = greatest.can_be_scaled() && whole >= least_whole;
         return LineScale::of(greatest.scale_exponent(),
                              is_split ? lost * per_lost : __int_as_float(0x7f800000),
-                             greatest.position);
+                             tiny > 0 ? ~greatest.position : greatest.position);
     }
 };
 
@@ -117,6 +138,7 @@ struct SplitLoss {
 __device__ __forceinline__ void split_element(float x, float scale, float16& high, float16& low,
                                               SplitLoss& loss) {
     constexpr float least_whole = 1.0f / 4096, least_normal = 1.17549435e-38f;
+    constexpr float least_of_three_parts = least_normal * 131072.0f;  // the last is 2^-17 of it
     const float scaled = x * scale;
     high = round_to<float16>(scaled);
     const float rest = scaled - to_float(high);
@@ -124,6 +146,7 @@ __device__ __forceinline__ void split_element(float x, float scale, float16& hig
     if (fabsf(scaled) >= least_whole) {
         ++loss.whole;
     } else if (x != 0.0f) {  // the scale itself may have made it 0
+        loss.tiny += fabsf(scaled) < least_of_three_parts;
         loss.lost += fmaxf(fabsf(rest - to_float(low) * (1 / low_part_scale)), least_normal);
     }
 }
@@ -135,34 +158,59 @@ __device__ __forceinline__ bool outweighs_loss(const LineScale& left_scale,
                                                const float16* right) {
     constexpr float least_greatest = 16384.0f;  // 2^14
     const float loss = left_scale.loss + right_scale.loss;
-    return least_greatest * fabsf(to_float(right[left_scale.greatest_at])) >= loss ||
-           least_greatest * fabsf(to_float(left[right_scale.greatest_at])) >= loss;
+    return least_greatest * fabsf(to_float(right[left_scale.greatest_at()])) >= loss ||
+           least_greatest * fabsf(to_float(left[right_scale.greatest_at()])) >= loss;
 }
 
-// The tile of the split form, and the rows of a warp in it: each has a mark that tells whether its
-// products are to be computed again.
+// The tile of the split form. It has marks that tell which of its products are to be computed again:
+// each is for the rows of a warp and the columns of a tile of those forms.
 constexpr int split_tile = 128;
 constexpr int flag_rows = 16;
+constexpr int flag_columns = 64;
 
 // Where the mark is.
 __device__ __forceinline__ int64_t flag_position(int64_t rows, int64_t columns, int64_t batch,
                                                  int64_t row, int64_t column) {
-    const int64_t row_tiles = (rows + split_tile - 1) / split_tile;
-    const int64_t column_tiles = (columns + split_tile - 1) / split_tile;
-    const int64_t group = batch * row_tiles * (split_tile / flag_rows) + row / flag_rows;
-    return group * column_tiles + column / split_tile;
+    const int64_t row_flags = (rows + split_tile - 1) / split_tile * (split_tile / flag_rows);
+    const int64_t column_flags =
+        (columns + split_tile - 1) / split_tile * (split_tile / flag_columns);
+    return (batch * row_flags + row / flag_rows) * column_flags + column / flag_columns;
 }
 
-// Whether a tile of `height` rows from there on has one; it lies in one tile of the split form.
+// Whether a tile of `height` rows and `width` columns from there on has one; it lies in one tile of
+// the split form.
 __device__ __forceinline__ bool is_flagged(const std::uint8_t* flags, int64_t rows, int64_t columns,
                                            int64_t batch, int64_t first_row, int height,
-                                           int64_t first_column) {
+                                           int64_t first_column, int width) {
     bool is_any = false;
     for (int row = 0; row < height; row += flag_rows) {
-        is_any |=
-            flags[flag_position(rows, columns, batch, first_row + row, first_column)] != 0;
+        for (int column = 0; column < width; column += flag_columns) {
+            is_any |= flags[flag_position(rows, columns, batch, first_row + row,
+                                          first_column + column)] != 0;
+        }
     }
     return is_any;
+}
+
+// Whether all of a tile is to be computed again for the lines alone that go through it: one that
+// must not be split for each of its marks. A warp's lanes decide together; lines are counted from
+// the tile's first ones.
+__device__ __forceinline__ bool is_beyond_parts(const LineScale* left, int rows,
+                                                const LineScale* right, int columns) {
+    constexpr int warp = 32;
+    const int lane = threadIdx.x % warp;
+    bool by_rows = true, by_columns[split_tile / flag_columns] = {};
+#pragma unroll
+    for (int first = 0; first < split_tile; first += warp) {
+        const int line = first + lane;
+        const unsigned marked =
+            __ballot_sync(whole_warp, line < rows && left[line].must_not_be_split());
+        const unsigned upper = marked >> flag_rows, lower = marked & ((1u << flag_rows) - 1);
+        by_rows &= (first >= rows || lower != 0) && (first + flag_rows >= rows || upper != 0);
+        by_columns[first / flag_columns] |=
+            __any_sync(whole_warp, line < columns && right[line].must_not_be_split()) != 0;
+    }
+    return by_rows || (by_columns[0] && (by_columns[1] || columns <= flag_columns));
 }
 
 // Elements that a thread reads and writes at a time.

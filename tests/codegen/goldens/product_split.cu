@@ -9,6 +9,7 @@
 #include "fusegen/split.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
+#include "fusegen/wide_split.cuh"
 
 namespace fusegen {
 // linear_gelu: linear, gelu.
@@ -35,13 +36,29 @@ __global__ void __launch_bounds__(256) linear_gelu_kernel(
     const int thread_column = threadIdx.x % 16;
     const int64_t row_tiles = (rows + 63) / 64;
     const int64_t column_tiles = (columns + 63) / 64;
+    const auto is_left_out = [&](int64_t block) {
+        const int64_t batch = block / row_tiles / column_tiles;
+        const int64_t first_row = block % row_tiles * 64;
+        const int64_t first_column = block / row_tiles % column_tiles * 64;
+        return flags != nullptr && !is_flagged(flags, rows, columns, batch, first_row, 64, first_column, 64);
+    };
+    // Mostly all tiles are left out: the threads see to that for many of the block's at once.
+    bool has_work = false;
+    for (int64_t block = blockIdx.x
+        + int64_t{threadIdx.x} * gridDim.x; block < batches * row_tiles
+        * column_tiles; block += int64_t{gridDim.x} * threads) {
+        has_work |= !is_left_out(block);
+    }
+    if (!__syncthreads_or(has_work)) {
+        return;
+    }
     // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
     for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * 64;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * 64;
         const int64_t batch_index = block / row_tiles / column_tiles;
-        if (flags != nullptr && !is_flagged(flags, rows, columns, batch_index, tile_first_row, 64, tile_first_column)) {
+        if (is_left_out(block)) {
             continue;
         }
         float accumulators[4][4] = {};
@@ -268,14 +285,27 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     const int thread = threadIdx.x % 128;
     int stage = 0;
     unsigned phase = 0;
+    // All warps that have a part in a tile decide by themselves, and alike, whether it is worth it.
+    const auto is_left_out = [&](int64_t tile_first_row, int64_t tile_first_column, [[maybe_unused]] int64_t batch_index) {
+        const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales)
+            + tile_first_row;
+        const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales)
+            + tile_first_column;
+        const int rows_here = static_cast<int>(rows - tile_first_row < tile_rows
+            ? rows - tile_first_row : tile_rows);
+        const int columns_here = static_cast<int>(columns - tile_first_column < tile_columns
+            ? columns - tile_first_column : tile_columns);
+        return is_beyond_parts(left_scales, rows_here, right_scales, columns_here);
+    };
     if (warpgroup == 0) {
         decrease_registers<40>();
-        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+        for (int tile = thread < 32 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
             int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
             const int tile_first_row = row_tile * tile_rows;
             const int tile_first_column = column_tile * tile_columns;
-            for (int step = 0; step < steps; ++step) {
+            const bool has_work = !is_left_out(tile_first_row, tile_first_column, batch_index);
+            for (int step = thread == 0 && has_work ? 0 : steps; step < steps; ++step) {
                 float16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
                 mbarrier_arrive_expect(&full[stage], stage_size * sizeof(float16));
@@ -301,7 +331,14 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             order.find(tile, batch_of_tile, row_tile, column_tile);
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            if (is_left_out(tile_first_row, tile_first_column, batch_index)) {
+                if (thread % 32 < split_tile / flag_columns) {
+                    matmul_flags[flag_position(rows, columns, batch_index, tile_first_row
+                        + own_row, tile_first_column + thread % 32 * flag_columns)] = 1;
+                }
+                continue;
+            }
             float accumulators[tile_columns / 2] = {};
             float small[tile_columns / 2];
             for (int step = 0, end = warpgroup == 1 ? 2 : 4; step < steps; end = step + 4) {
@@ -353,21 +390,21 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             for (int i = 0; i < tile_columns / 2; ++i) {
                 accumulators[i] += small[i] * (1 / low_part_scale);
             }
-            const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
-            const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
-            const float16* left_parts = matmul_left_parts;
-            const float16* right_parts = matmul_right_parts;
-            left_scales += tile_first_row;
-            left_parts += tile_first_row * 1024;
-            right_scales += tile_first_column;
-            right_parts += tile_first_column * 1024;
+            const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales)
+                + tile_first_row;
+            const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales)
+                + tile_first_column;
             const int rows_here = static_cast<int>(rows - tile_first_row < tile_rows
                 ? rows - tile_first_row : tile_rows);
             const int columns_here = static_cast<int>(columns - tile_first_column < tile_columns
                 ? columns - tile_first_column : tile_columns);
+            const float16* left_parts = matmul_left_parts + tile_first_row * 1024;
+            const float16* right_parts = matmul_right_parts + tile_first_column * 1024;
+            // A bit for each of the sums that are below what their lines may have lost; whatever is not a number
+            // is not right either.
+            std::uint64_t below = 0;
             const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
                                              left_scales[own_row + 8 < rows_here ? own_row + 8 : 0]};
-            std::uint64_t below = 0;  // a bit for each of the sums that are below what their lines may have lost
 #pragma unroll
             for (int block = 0; block < tile_columns / 16; ++block) {
 #pragma unroll
@@ -378,21 +415,151 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                     for (int half = 0; half < 2; ++half) {
                         const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
                         float& sum = accumulators[i];
-                        // Whatever is not a number is not right either.
-                        const bool is_below = !(fabsf(sum) >= row_scales[half].loss + column_scale.loss);
                         const bool is_inside = own_row + half * 8 < rows_here && column < columns_here;
-                        below |= static_cast<std::uint64_t>(is_inside && is_below) << i;
+                        below |= static_cast<std::uint64_t>(is_inside && !(fabsf(sum) >= row_scales[half].loss + column_scale.loss)) << i;
                         sum = without_scale(sum, row_scales[half], column_scale);
                     }
                 }
             }
+            for (int first = 0; first < tile_columns; first += flag_columns) {
+                bool is_lost = false;
+                unsigned left_to_see = static_cast<unsigned>(below >> first / 2);
+                for (int i = first / 2; left_to_see != 0 && !is_lost; ++i, left_to_see >>= 1) {
+                    if (left_to_see & 1) {
+                        const int64_t row = own_row + i / 2 % 2 * 8;
+                        const int64_t column = i / 8 * 16 + thread % 4 * vector + i % 8 / 4 * 2 + i % 2;
+                        is_lost = !outweighs_loss(left_scales[row], right_scales[column], left_parts
+                            + row * 1024, right_parts + column * 1024);
+                    }
+                }
+                const bool any_lost = __any_sync(whole_warp, is_lost);
+                if (thread % 32 == 0) {
+                    matmul_flags[flag_position(rows, columns, batch_index, tile_first_row
+                        + own_row, tile_first_column + first)] = any_lost;
+                }
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 16; ++block) {
+                const int64_t block_column = tile_first_column + block * 16 + thread % 4 * 4;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    // Beyond the edges the first element's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows && block_column < columns;
+                    const int64_t row = is_active ? product_row : 0;
+                    const int64_t first_column = is_active ? block_column : 0;
+                    Vector<float, vector> y_vector;
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        const float gelu = fusegen::gelu_none(accumulators[block * 8 + element / 2 * 4
+                            + half * 2 + element % 2]);
+                        y_vector[element] = gelu;
+                    }
+                    if (is_active) {
+                        store_vector(y + first_column + row * 4096 + batch * batch_index * 4096, y_vector);
+                    }
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; float32 operands are first
+// written as two float16 parts each, of which the tensor cores make three products, as accurate as
+// float32's and less work.
+// This form computes tiles again whose operands float16 parts cannot represent, from three bfloat16
+// parts of each element (wide_split.cuh). It takes away their marks, unless they are beyond it, too.
+__global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
+    const float* __restrict__ left_matrices,
+    int64_t left_stride,
+    int64_t left_batch_stride,
+    const float* __restrict__ right_matrices,
+    int64_t right_stride,
+    int64_t right_batch_stride,
+    float* __restrict__ y,
+    float* __restrict__ matmul_left_scales,
+    float* __restrict__ matmul_right_scales,
+    uint8_t* __restrict__ matmul_flags,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 4;
+    constexpr int tile_rows = wide_rows;
+    constexpr int tile_columns = wide_columns;
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t depths = 1024;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int64_t tiles = 1 * order.rows * order.columns;
+    FUSEGEN_SHARED(float, scales, wide_rows + wide_columns);
+    FUSEGEN_TILE_SHARED(bfloat16, stages);
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    const int own_row = warpgroup * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+    const auto is_marked = [&](int64_t tile) {
+        int batch, row_tile, column_tile;
+        order.find(static_cast<int>(tile), batch, row_tile, column_tile);
+        return is_flagged(matmul_flags, rows, columns, batch, int64_t{row_tile}
+            * tile_rows, tile_rows, int64_t{column_tile} * tile_columns, tile_columns);
+    };
+    // Mostly there is nothing to do: the threads see to that for many of the block's tiles at once.
+    const int64_t round = int64_t{gridDim.x} * wide_threads;
+    for (int64_t first = blockIdx.x; first < tiles; first += round) {
+        const int64_t seen = first + int64_t{threadIdx.x} * gridDim.x;
+        const int64_t end = __syncthreads_or(seen < tiles && is_marked(seen)) ? first + round : first;
+        for (int64_t tile = first; tile < end && tile < tiles; tile += gridDim.x) {
+            if (!is_marked(tile)) {
+                continue;
+            }
+            int batch_of_tile, row_tile, column_tile;
+            order.find(static_cast<int>(tile), batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            const LineScale* left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales)
+                + tile_first_row;
+            const LineScale* right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales)
+                + tile_first_column;
+            const int rows_here = static_cast<int>(rows - tile_first_row < tile_rows
+                ? rows - tile_first_row : tile_rows);
+            const int columns_here = static_cast<int>(columns - tile_first_column < tile_columns
+                ? columns - tile_first_column : tile_columns);
+            if (threadIdx.x < wide_rows + wide_columns) {
+                const int line = threadIdx.x < wide_rows ? threadIdx.x : threadIdx.x - wide_rows;
+                const bool is_row = threadIdx.x < wide_rows;
+                const bool is_there = line < (is_row ? rows_here : columns_here);
+                scales[threadIdx.x] = is_there ? (is_row ? left_scales : right_scales)[line].scale() : 1.0f;
+            }
+            __syncthreads();
+            float accumulators[tile_columns / 2] = {};
+            wide_product<Neighbours::in_depth, Neighbours::in_depth, vector>(
+                accumulators,
+                WideOperand{left_matrices
+                    + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
+                WideOperand{right_matrices
+                    + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+                depths, stages, scales);
             bool is_lost = false;
-            for (int i = 0; below >> i != 0 && !is_lost && i < 64; ++i) {
-                if (below >> i & 1) {
-                    const int64_t row = own_row + i / 2 % 2 * 8;
-                    const int64_t column = i / 8 * 16 + thread % 4 * vector + i % 8 / 4 * 2 + i % 2;
-                    is_lost = !outweighs_loss(left_scales[row], right_scales[column], left_parts
-                        + row * 1024, right_parts + column * 1024);
+            const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
+                                             left_scales[own_row + 8 < rows_here ? own_row + 8 : 0]};
+#pragma unroll
+            for (int block = 0; block < tile_columns / 16; ++block) {
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int column = block * 16 + thread % 4 * vector + element;
+                    const LineScale column_scale = right_scales[column < columns_here ? column : 0];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
+                        float& sum = accumulators[i];
+                        const bool is_inside = own_row + half * 8 < rows_here && column < columns_here;
+                        is_lost |= is_inside && is_beyond_wide_parts(sum, row_scales[half].has_tiny_elements() || column_scale.has_tiny_elements());
+                        sum = without_scale(sum, row_scales[half], column_scale);
+                    }
                 }
             }
             const bool any_lost = __any_sync(whole_warp, is_lost);
@@ -532,7 +699,20 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts,
                        matmul_left_scales, matmul_right_parts, matmul_right_scales, matmul_flags, batch);
-        // The shared-memory tile is left with what is marked.
+        int64_t left_run[2];
+        int64_t right_run[2];
+        const int64_t wide_tiles = 1 * divide_up(rows, wide_rows) * divide_up(columns, wide_columns);
+        if (wide_tiles <= TileOrder::limit && depths % 4 == 0 && merge_dims(x_strides, {batch, 1024}, {1, 2}, left_run) && left_run[1] == 1 &&
+            is_aligned(x, 16) && (left_run[0]) % 4 == 0 &&
+            merge_dims(fc_weight_strides, {4096, 1024}, {1, 2}, right_run) && right_run[1] == 1 &&
+            is_aligned(fc_weight, 16) && (right_run[0]) % 4 == 0) {
+            FUSEGEN_LAUNCH(linear_gelu_wide_kernel, grid_of(wide_tiles < processors
+                ? wide_tiles : processors), dim3(wide_threads), wide_shared_bytes, stream,
+                           x, left_run[0], 0,
+                           fc_weight, right_run[0], 0,
+                           y, matmul_left_scales, matmul_right_scales, matmul_flags, batch);
+        }
+        // The shared-memory tile is left with what is still marked.
         flags = matmul_flags;
         grid = grid_of(tiles < 4 * processors ? tiles : 4 * processors);
     }
