@@ -23,6 +23,12 @@ def forms_of(plan: ProductPlan) -> tuple[str, ...]:
             f"Hopper's tensor cores on tiles of {plan.tensor_cores.rows} x "
             f"{plan.tensor_cores.columns}"
         )
+        wide = plan.tensor_cores.split.wide if plan.tensor_cores.split else None
+        if wide is not None:
+            forms.append(
+                f"where float16 parts lack range three bfloat16 parts of each element, on tiles of "
+                f"{wide.rows} x {wide.columns}"
+            )
     if plan.mma is not None:
         forms.append(f"other tensor cores on tiles of {plan.mma.rows} x {plan.mma.columns}")
     what = "otherwise " if forms else ""

@@ -36,3 +36,11 @@ def test_sizes_that_are_known_leave_forms_out() -> None:
 
 def test_float64_products_have_one_form() -> None:
     assert forms(DType.FLOAT64, "m", 4096, 8192) == ("a shared-memory tile of 64 x 64",)
+
+
+def test_float32_products_have_a_form_for_wide_ranges() -> None:
+    assert forms(DType.FLOAT32, 4096, 4096, 8192) == (
+        "Hopper's tensor cores on tiles of 128 x 128",
+        "where float16 parts lack range three bfloat16 parts of each element, on tiles of 128 x 64",
+        "otherwise a shared-memory tile of 64 x 64",
+    )

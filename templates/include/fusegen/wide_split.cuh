@@ -172,10 +172,12 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
 }
 
 // Whether a sum of products of parts, not scaled back, is not what float32 would have: not a number,
-// or so small that what the parts lack of tiny elements shows.
-__device__ __forceinline__ bool is_beyond_wide_parts(float sum, bool has_tiny_elements) {
+// or so small that what the parts lack of a line's tiny elements shows.
+__device__ __forceinline__ bool is_beyond_wide_parts(float sum, const LineScale& left,
+                                                     const LineScale& right) {
     constexpr float greatest = 3.40282347e38f, least = 5.29395592e-23f;  // 2^-74
-    return !(fabsf(sum) <= greatest) || (has_tiny_elements && fabsf(sum) < least);
+    return !(fabsf(sum) <= greatest) ||
+           (fabsf(sum) < least && (left.has_tiny_elements() || right.has_tiny_elements()));
 }
 
 }  // namespace fusegen
