@@ -1,4 +1,4 @@
-"""The text of a float32 product's split into float16 parts: the kernel that prepares them."""
+"""The text of a float32 product's split into float16 parts: the kernels that prepare them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import ZERO, Integer
-from fusegen.plan.kernels import ProductAxes, ProductPlan, Split, SplitOperand
+from fusegen.plan.kernels import ProductPlan, Split, SplitOperand
 
 
 @dataclass(frozen=True)
 class PreparationText:
-    """How an operand is split: `element` is one where `line` and `depth` point, `first` the
-    position of its line's first element, and `packed` when that is right."""
+    """The kernel that splits an operand: `element` is one where `line` and `depth` point, `first`
+    the position of its line's first element, and `packed` when that is right."""
 
     name: str
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
     line: str
     lines: str
     batches: str
@@ -32,12 +34,9 @@ class PreparationText:
 
 @dataclass(frozen=True)
 class SplitText:
-    """What the tensor-core form of a split product has beside that of another one: `parameters` and
-    `arguments` are those of the kernel that splits the operands, in the order of `preparations`. An
-    operand that is the same for all batches has no `batch`."""
+    """What the tensor-core form of a split product has beside that of another one; an operand that
+    is the same for all batches has no `batch`."""
 
-    parameters: tuple[str, ...]
-    arguments: tuple[str, ...]
     preparations: tuple[PreparationText, ...]
     promoted_steps: int
     pitch: str
@@ -53,18 +52,9 @@ class SplitText:
 def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> SplitText:
     """The text of a split whose tiles have `depth` of K; `host` is the launcher's scope."""
     axes = plan.axes
-    # The left operand comes last: it is the smaller one mostly, and its parts stay in the L2 cache.
-    sides = (("right", split.right, axes.column), ("left", split.left, axes.row))
-    operands = (split.right, split.left)
-    integers = [axes.batch, axes.row, axes.column, axes.depth, axes.depths]
-    for operand in operands:
-        integers += (operand.batches, operand.lines)
-    written = tuple(buffer for o in operands for buffer in (o.parts, o.scales))
-    scope = Scope.of(tuple(operand.load for operand in operands), written, tuple(integers))
+    sides = (("left", split.left, axes.row), ("right", split.right, axes.column))
     return SplitText(
-        scope.parameters,
-        kernel_arguments(scope),
-        tuple(_preparation(axes, *side, scope, host) for side in sides),
+        tuple(_preparation(plan, *side, host) for side in sides),
         split.promotion // depth,
         host.factor(split.left.pitch),
         host.buffer(split.left.parts),
@@ -82,11 +72,16 @@ def _batch(operand: SplitOperand) -> str | None:
 
 
 def _preparation(
-    axes: ProductAxes, name: str, operand: SplitOperand, line: Integer, scope: Scope, host: Scope
+    plan: ProductPlan, name: str, operand: SplitOperand, line: Integer, host: Scope
 ) -> PreparationText:
-    load = operand.load
+    axes, load = plan.axes, operand.load
+    integers = (axes.batch, line, axes.depth, axes.depths, operand.batches, operand.lines)
+    scope = Scope.of((load,), (operand.parts, operand.scales), integers)
+    strided = load.buffer in scope.strided
     return PreparationText(
         name,
+        scope.parameters,
+        kernel_arguments(scope),
         scope.text(line),
         scope.text(operand.lines),
         scope.text(operand.batches),
@@ -96,7 +91,7 @@ def _preparation(
         f"{scope.buffer(load.buffer)}[{scope.address(load)}]",
         scope.text(load.offset.substitute({axes.depth.alone: ZERO})),
         operand.depth_contiguous,
-        contiguous(host, load.buffer) if load.buffer in scope.strided else "true",
+        contiguous(host, load.buffer) if strided else "true",
         scope.buffer(operand.parts),
         scope.buffer(operand.scales),
     )

@@ -213,12 +213,6 @@ __device__ __forceinline__ bool is_beyond_parts(const LineScale* left, int rows,
     return by_rows || (by_columns[0] && (by_columns[1] || columns <= flag_columns));
 }
 
-// The block's first task of those whose number, among all blocks' tasks, begins with `first`.
-__device__ __forceinline__ int64_t next_task(int64_t first) {
-    const int64_t before = (first + gridDim.x - 1 - blockIdx.x) / gridDim.x;  // of the block
-    return blockIdx.x + before * gridDim.x - first;
-}
-
 // Elements that a thread reads and writes at a time.
 constexpr int split_vector = 4;
 

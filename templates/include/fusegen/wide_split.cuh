@@ -53,40 +53,59 @@ struct WideTile {
     static_assert(in_depth || neighbours == 2, "lines can be exchanged along K only");
 
     Vector<float, split_vector> values[count];
+    const float* lines[in_depth ? count : 1];  // the beginnings of the thread's lines
+    int64_t stride;
 
     static __device__ __forceinline__ int inner() { return threadIdx.x % run * split_vector; }
     static __device__ __forceinline__ int outer(int i) {
         return threadIdx.x / run + i * (wide_threads / run);
     }
 
-    __device__ __forceinline__ void load(const WideOperand& operand, int64_t first_depth,
-                                         int64_t depths) {
+    // Lines beyond the matrix are read as its first one; nobody looks at what comes of them.
+    __device__ __forceinline__ explicit WideTile(const WideOperand& operand)
+        : stride(operand.stride) {
 #pragma unroll
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < (in_depth ? count : 1); ++i) {
             const int64_t line = operand.first_line + (in_depth ? outer(i) : inner());
-            const int64_t depth = first_depth + (in_depth ? inner() : outer(i));
-            const bool is_inside = line < operand.lines && depth < depths;
-            const int64_t at = in_depth ? line * operand.stride + depth : depth * operand.stride + line;
-            values[i] = load_vector<float, split_vector>(operand.matrix + (is_inside ? at : 0));
-#pragma unroll
-            for (int j = 0; j < split_vector; ++j) {
-                values[i][j] = is_inside ? values[i][j] : 0.0f;
-            }
+            const int64_t there = line < operand.lines ? line : 0;
+            lines[i] = operand.matrix + (in_depth ? there * stride : there);
         }
     }
 
-    // Writes the parts, one behind the other; `scales` are the lines' powers of two.
-    __device__ __forceinline__ void store(bfloat16* tile, const float* scales) const {
+    // Reads what a step needs, without a wait for it. Beyond the depth others' elements come.
+    __device__ __forceinline__ void load(int64_t first_depth, int64_t depths) {
 #pragma unroll
         for (int i = 0; i < count; ++i) {
+            const int64_t depth = first_depth + (in_depth ? inner() : outer(i));
+            const int64_t there = depth < depths ? depth : 0;
+            values[i] = load_vector<float, split_vector>(in_depth ? lines[i] + there
+                                                                  : lines[0] + there * stride);
+        }
+    }
+
+    // Writes the parts of what was read, one behind the other, with zeros beyond the depth; `scales`
+    // are the lines' powers of two.
+    __device__ __forceinline__ void store(bfloat16* tile, const float* scales, int64_t first_depth,
+                                          int64_t depths) const {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            const bool is_inside = first_depth + (in_depth ? inner() : outer(i)) < depths;
             Vector<bfloat16, split_vector> high, middle, low;
 #pragma unroll
-            for (int j = 0; j < split_vector; ++j) {
-                const float value = values[i][j] * scales[in_depth ? outer(i) : inner() + j];
-                high[j] = round_to<bfloat16>(value);
-                const float rest = value - to_float(high[j]);
-                middle[j] = round_to<bfloat16>(rest);
-                low[j] = round_to<bfloat16>(rest - to_float(middle[j]));
+            for (int j = 0; j < split_vector; j += 2) {
+                float rest[2];
+#pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    const float scale = scales[in_depth ? outer(i) : inner() + j + k];
+                    rest[k] = is_inside ? values[i][j + k] * scale : 0.0f;
+                }
+                round_pair(high, j, rest[0], rest[1]);
+                rest[0] -= to_float(high[j]);
+                rest[1] -= to_float(high[j + 1]);
+                round_pair(middle, j, rest[0], rest[1]);
+                rest[0] -= to_float(middle[j]);
+                rest[1] -= to_float(middle[j + 1]);
+                round_pair(low, j, rest[0], rest[1]);
             }
             const int row = in_depth ? exchanged_line<neighbours>(outer(i)) : outer(i);
             const int column = inner() % 64;
@@ -121,19 +140,19 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
     constexpr Major a = LeftTile::in_depth ? Major::k : Major::mn;
     constexpr Major b = RightTile::in_depth ? Major::k : Major::mn;
     const int first_row = threadIdx.x / 128 * wgmma_m;
-    LeftTile left_values;
-    RightTile right_values;
+    LeftTile left_values(left);
+    RightTile right_values(right);
     const auto load = [&](int64_t first_depth) {
-        left_values.load(left, first_depth, depths);
-        right_values.load(right, first_depth, depths);
+        left_values.load(first_depth, depths);
+        right_values.load(first_depth, depths);
     };
-    const auto store = [&](bfloat16* stage) {
-        left_values.store(stage, scales);
-        right_values.store(stage + 3 * LeftTile::part, scales + wide_rows);
+    const auto store = [&](bfloat16* stage, int64_t first_depth) {
+        left_values.store(stage, scales, first_depth, depths);
+        right_values.store(stage + 3 * LeftTile::part, scales + wide_rows, first_depth, depths);
         fence_async_shared();
     };
     load(0);
-    store(stages);
+    store(stages, 0);
     load(wide_depth);
     __syncthreads();
     int turn = 0;
@@ -159,10 +178,11 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
         wgmma_commit();
         // The other stage's products are done. While these run, it is filled.
         if (depth + wide_depth < depths) {
-            store(stages + (turn ^ 1) * wide_stage);
-            load(depth + 2 * wide_depth);
+            store(stages + (turn ^ 1) * wide_stage, depth + wide_depth);
         }
         wgmma_wait<0>(high, rest);
+        // Only now: the fence would wait for what is being read, too.
+        load(depth + 2 * wide_depth);
 #pragma unroll
         for (int i = 0; i < wide_columns / 2; ++i) {
             sums[i] += high[i] + rest[i];
