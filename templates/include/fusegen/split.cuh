@@ -30,6 +30,9 @@ inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t d
 #endif
 }
 
+// The number, or the odd one before it.
+inline int64_t odd(int64_t number) { return number - (number + 1) % 2; }
+
 // Lines of float16 parts begin at multiples of 16 bytes, as bulk copies demand.
 constexpr int part_alignment = 8;
 constexpr float low_part_scale = 2048.0f;  // 2^11

@@ -3,8 +3,9 @@
 //
 // bfloat16 has float32's range and 8 bits. A value rounded to it, what that lacks, rounded again, and
 // what is still lacking are together the whole value. Six of the parts' products count; the other
-// three are below 2^-24 of the value's. The tensor cores' sums over `wide_depth` are taken into
-// float32 registers: those of high x high by themselves, as the rest is below 2^-7 of them.
+// three are below 2^-24 of the value's. The tensor cores' running sum loses bits, so that of high x high
+// is taken into float32 registers every `wide_depth`. That of the rest, 2^-7 of the others at most, is
+// added at the end.
 //
 // Lines are multiplied by the powers of two that split.cuh found for them. Parts of an element down to
 // 2^-123 of a line's greatest are normal numbers.
@@ -155,10 +156,11 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
     store(stages, 0);
     load(wide_depth);
     __syncthreads();
+    float rest[wide_columns / 2];
     int turn = 0;
     for (int64_t depth = 0; depth < depths; depth += wide_depth, turn ^= 1) {
         const bfloat16* const stage = stages + turn * wide_stage;
-        float high[wide_columns / 2], rest[wide_columns / 2];
+        float high[wide_columns / 2];
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < wide_depth; k += wgmma_k<bfloat16>) {
@@ -168,7 +170,7 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
                     to, LeftTile::descriptor(stage, left_part, first_row, k),
                     RightTile::descriptor(stage + 3 * LeftTile::part, right_part, 0, k), accumulate);
             };
-            multiply(rest, 2, 0, k > 0);
+            multiply(rest, 2, 0, depth + k > 0);
             multiply(rest, 0, 2, true);
             multiply(rest, 1, 1, true);
             multiply(rest, 1, 0, true);
@@ -185,9 +187,13 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
         load(depth + 2 * wide_depth);
 #pragma unroll
         for (int i = 0; i < wide_columns / 2; ++i) {
-            sums[i] += high[i] + rest[i];
+            sums[i] += high[i];
         }
         __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < wide_columns / 2; ++i) {
+        sums[i] += rest[i];
     }
 }
 
