@@ -169,75 +169,67 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
     }
 }
 
-// Splits the operands' lines, rows of the left one and columns of the right one, into float16 parts
-// (split.cuh).
-__global__ void __launch_bounds__(256) linear_gelu_split_kernel(
-    const float* __restrict__ fc_weight,
-    Strides<2> fc_weight_strides,
+// Splits the left operand's rows into float16 parts (split.cuh).
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_split_left_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
-    float16* __restrict__ matmul_right_parts,
-    float* __restrict__ matmul_right_scales,
     float16* __restrict__ matmul_left_parts,
     float* __restrict__ matmul_left_scales,
-    int64_t batch,
-    bool right_packed,
-    bool left_packed) {
-    [[maybe_unused]] int turn = 0;
-    int64_t first_task = 0;  // of the operand at hand
-    {
-        const int64_t lines = 4096;
-        const int64_t depths = 1024;
-        const int64_t pitch = 1024;
-        const int64_t batches = 1;
-        const int64_t low_start = batches * lines * pitch;
-        [[maybe_unused]] const bool packed = right_packed;
-        LineScale* const scales = reinterpret_cast<LineScale*>(matmul_right_scales);
-        const int64_t tasks = batches * lines;
-        for (int64_t position = next_task(first_task); position < tasks; position += gridDim.x) {
-            [[maybe_unused]] const int64_t batch_index = position / lines;
-            const int64_t column = position % lines;
-            const float* contiguous = nullptr;
-            if (packed) {
-                contiguous = fc_weight + column * 1024;
-                contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
-                    ? contiguous : nullptr;
-            }
-            const auto element = [&](int64_t depth) { return fc_weight[packed
-                ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
-            float16* const high = matmul_right_parts + position * pitch;
-            split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales
-                + position, turn);
+    int64_t batch) {
+    const int64_t lines = batch;
+    const int64_t depths = 1024;
+    const int64_t pitch = 1024;
+    const int64_t batches = 1;
+    const int64_t low_start = batches * lines * pitch;
+    LineScale* const scales = reinterpret_cast<LineScale*>(matmul_left_scales);
+    int turn = 0;
+    for (int64_t position = blockIdx.x; position < batches * lines; position += gridDim.x) {
+        [[maybe_unused]] const int64_t batch_index = position / lines;
+        const int64_t row = position % lines;
+        const float* contiguous = nullptr;
+        if (packed) {
+            contiguous = x + row * 1024;
+            contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
+                ? contiguous : nullptr;
         }
-        first_task += tasks;
-    }
-    {
-        const int64_t lines = batch;
-        const int64_t depths = 1024;
-        const int64_t pitch = 1024;
-        const int64_t batches = 1;
-        const int64_t low_start = batches * lines * pitch;
-        [[maybe_unused]] const bool packed = left_packed;
-        LineScale* const scales = reinterpret_cast<LineScale*>(matmul_left_scales);
-        const int64_t tasks = batches * lines;
-        for (int64_t position = next_task(first_task); position < tasks; position += gridDim.x) {
-            [[maybe_unused]] const int64_t batch_index = position / lines;
-            const int64_t row = position % lines;
-            const float* contiguous = nullptr;
-            if (packed) {
-                contiguous = x + row * 1024;
-                contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
-                    ? contiguous : nullptr;
-            }
-            const auto element = [&](int64_t depth) { return x[packed
-                ? depth + row * 1024 : x_strides(row, depth)]; };
-            float16* const high = matmul_left_parts + position * pitch;
-            split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales
-                + position, turn);
-        }
-        first_task += tasks;
+        const auto element = [&](int64_t depth) { return x[packed
+            ? depth + row * 1024 : x_strides(row, depth)]; };
+        float16* const high = matmul_left_parts + position * pitch;
+        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
     }
 }
+
+// Splits the right operand's columns into float16 parts (split.cuh).
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_split_right_kernel(
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    float16* __restrict__ matmul_right_parts,
+    float* __restrict__ matmul_right_scales) {
+    const int64_t lines = 4096;
+    const int64_t depths = 1024;
+    const int64_t pitch = 1024;
+    const int64_t batches = 1;
+    const int64_t low_start = batches * lines * pitch;
+    LineScale* const scales = reinterpret_cast<LineScale*>(matmul_right_scales);
+    int turn = 0;
+    for (int64_t position = blockIdx.x; position < batches * lines; position += gridDim.x) {
+        [[maybe_unused]] const int64_t batch_index = position / lines;
+        const int64_t column = position % lines;
+        const float* contiguous = nullptr;
+        if (packed) {
+            contiguous = fc_weight + column * 1024;
+            contiguous = reinterpret_cast<std::uintptr_t>(contiguous) % access_bytes == 0
+                ? contiguous : nullptr;
+        }
+        const auto element = [&](int64_t depth) { return fc_weight[packed
+            ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
+        float16* const high = matmul_right_parts + position * pitch;
+        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
+    }
+}
+
 // linear_gelu: linear, gelu.
 // The product's elements are finished in registers and stored once; float32 operands are first
 // written as two float16 parts each, of which the tensor cores make three products, as accurate as
@@ -682,13 +674,29 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             { 64, 2, 4, 2, 8 }, Swizzle::bytes_128}) == TensorMapError::none) {
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
-        int64_t tasks = 0;
-        tasks += 1 * columns;
-        tasks += 1 * rows;
-        FUSEGEN_LAUNCH(linear_gelu_split_kernel, grid_of(tasks), dim3(256), 0, stream,
-                       fc_weight, Strides<2>(fc_weight_strides), x, Strides<2>(x_strides), matmul_right_parts,
-                       matmul_right_scales, matmul_left_parts, matmul_left_scales, batch,
-                       is_contiguous(fc_weight_strides, {4096, 1024}), is_contiguous(x_strides, {batch, 1024}));
+        {
+            const int64_t lines = 1 * rows;
+            const dim3 blocks = grid_of(lines);
+            if (is_contiguous(x_strides, {batch, 1024})) {
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<true>), blocks, dim3(256), 0, stream,
+                               x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
+            } else {
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<false>), blocks, dim3(256), 0, stream,
+                               x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
+            }
+        }
+        {
+            const int64_t lines = 1 * columns;
+            const dim3 blocks = grid_of(lines);
+            if (is_contiguous(fc_weight_strides, {4096, 1024})) {
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<true>), blocks, dim3(256), 0, stream,
+                               fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
+            } else {
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<false>), blocks, dim3(256), 0, stream,
+                               fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
+            }
+        }
+
         FUSEGEN_LAUNCH(linear_gelu_tensor_kernel, grid_of(tensor_tiles < processors
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts,
@@ -701,15 +709,16 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             is_aligned(x, 16) && (left_run[0]) % 4 == 0 &&
             merge_dims(fc_weight_strides, {4096, 1024}, {1, 2}, right_run) && right_run[1] == 1 &&
             is_aligned(fc_weight, 16) && (right_run[0]) % 4 == 0) {
+            // An odd number of blocks: the tiles of one row, every few, are then not the same blocks'.
             FUSEGEN_LAUNCH(linear_gelu_wide_kernel, grid_of(wide_tiles < processors
-                ? wide_tiles : processors), dim3(wide_threads), wide_shared_bytes, stream,
+                ? wide_tiles : odd(processors)), dim3(wide_threads), wide_shared_bytes, stream,
                            x, left_run[0], 0,
                            fc_weight, right_run[0], 0,
                            y, matmul_left_scales, matmul_right_scales, matmul_flags, batch);
         }
         // The shared-memory tile is left with what is still marked.
         flags = matmul_flags;
-        grid = grid_of(tiles < 4 * processors ? tiles : 4 * processors);
+        grid = grid_of(tiles < 4 * processors ? tiles : odd(4 * processors));
     }
 
     if (packed) {
