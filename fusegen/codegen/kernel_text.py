@@ -59,7 +59,7 @@ class KernelText:
             _comment(plan),
             scope.parameters,
             _host_parameters(host),
-            kernel_arguments(scope),
+            kernel_arguments(scope, host),
             tuple(packed) or ("true",),
             tuple((scope.buffer(b), b.dtype.itemsize) for b in buffers),
         )
@@ -100,16 +100,17 @@ def _host_parameters(scope: Scope) -> tuple[str, ...]:
     return (*parameters, "void* stream")
 
 
-def kernel_arguments(scope: Scope) -> tuple[str, ...]:
-    """What the launcher passes on to the kernel of `scope`."""
+def kernel_arguments(scope: Scope, host: Scope) -> tuple[str, ...]:
+    """What the launcher, whose scope is `host`, passes on to the kernel of `scope`. Either has its
+    own name for a size or a buffer where another buffer has the one that was wanted."""
     arguments = []
     for buffer in scope.loads:
-        arguments.append(scope.buffer(buffer))
+        arguments.append(host.buffer(buffer))
         if buffer in scope.strided:
-            name = f"{scope.buffer(buffer)}_strides"
+            name = f"{host.buffer(buffer)}_strides"
             arguments.append(f"Strides<{buffer.type.rank}>({name})")
-    arguments += [scope.buffer(b) for b in scope.stores]
-    return (*arguments, *(scope.symbols[size] for size in scope.sizes))
+    arguments += [host.buffer(b) for b in scope.stores]
+    return (*arguments, *(host.symbols[size] for size in scope.sizes))
 
 
 def _comment(plan: KernelPlan) -> tuple[str, ...]:

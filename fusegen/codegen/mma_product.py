@@ -54,7 +54,7 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
     stage += _stage_bytes(form.right, form.columns, form.depth)
     return MmaText(
         scope.parameters,
-        kernel_arguments(scope),
+        kernel_arguments(scope, host),
         (matrix_text("left", form.left, host), matrix_text("right", form.right, host)),
         tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
         form,

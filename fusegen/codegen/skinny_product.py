@@ -62,7 +62,7 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
         conditions.append(f"columns % {THREAD_COLUMNS} == 0")
     return SkinnyText(
         scope.parameters,
-        kernel_arguments(scope),
+        kernel_arguments(scope, host),
         (left, right),
         tuple(conditions),
         form.rows,

@@ -81,7 +81,7 @@ def _preparation(
     return PreparationText(
         name,
         scope.parameters,
-        kernel_arguments(scope),
+        kernel_arguments(scope, host),
         scope.text(line),
         scope.text(operand.lines),
         scope.text(operand.batches),

@@ -119,7 +119,7 @@ def tensor_product_text(
     return TensorProductText(
         kernel,
         scope.parameters,
-        (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope)),
+        (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope, host)),
         cores.rows,
         cores.columns,
         cores.depth,

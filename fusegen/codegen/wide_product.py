@@ -42,7 +42,7 @@ def wide_text(
     return WideText(
         kernel,
         scope.parameters,
-        kernel_arguments(scope),
+        kernel_arguments(scope, host),
         (left, right),
         tuple(dict.fromkeys(conditions)),
         tensor_product_text(plan, tile, kernel, scope, host),

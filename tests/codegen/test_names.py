@@ -107,6 +107,21 @@ def test_sizes_may_have_the_names_of_loop_variables(family: str) -> None:
         torch.testing.assert_close(kernels(tensor, check=True)[0], expected)
 
 
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_inputs_may_have_the_names_of_sizes(dtype: DType) -> None:
+    """Kernels of one launcher then have other names for a size than the launcher."""
+    hints = {"m": 4096, "n": 4096, "k": 4096}
+    plans = []
+    for name in ("m", "n", "k", "m_2", "fabsf", "scales", "fusegen_tile_shared"):
+        x, w = value("x", "m", "k", dtype=dtype), value("w", "n", "k", dtype=dtype)
+        beside = value(name, "n", dtype=dtype)
+        product = apply("matmul", x, apply("transpose", w, dim0=0, dim1=1))
+        plans.append(planned(graph([x, w, beside], apply("add", product, beside)), hints))
+        (step,) = plans[-1].steps
+        assert isinstance(step, ProductPlan) and step.tensor_cores is not None
+    compiles(plans)
+
+
 def test_names_are_distinct_and_legal() -> None:
     names = Names()
     assert [names.fresh(n) for n in ("gemm.weight", "gemm.weight", "2x", "größe", "float")] == [
