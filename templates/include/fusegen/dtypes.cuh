@@ -100,6 +100,24 @@ struct alignas(N * sizeof(T) < access_bytes ? N * sizeof(T) : access_bytes) Vect
     }
 };
 
+// An element of a vector in the type that arithmetic on it is done in. `i` must be known when loops
+// are unrolled.
+template <class T, int N>
+__device__ __forceinline__ auto value_at(const Vector<T, N>& vector, int i) {
+    if constexpr (is_16_bit_float<T>) {
+#ifndef FUSEGEN_EMULATE
+        if constexpr (std::is_same<T, bfloat16>::value && N > 1) {
+            // One instruction for either half of a word; nvcc takes two for the upper one.
+            const unsigned pair = reinterpret_cast<const unsigned*>(&vector)[i / 2];
+            return __uint_as_float(i % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+        }
+#endif
+        return to_float(vector[i]);
+    } else {
+        return vector[i];
+    }
+}
+
 // Rounds two numbers to neighbouring elements of a vector: with one instruction, where each by itself
 // would take a slower one.
 template <class T, int N>

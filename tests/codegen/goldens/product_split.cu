@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             order.find(tile, batch_of_tile, row_tile, column_tile);
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             if (is_left_out(tile_first_row, tile_first_column, batch_index)) {
                 if (thread % 32 < split_tile / flag_columns) {
                     matmul_flags[flag_position(rows, columns, batch_index, tile_first_row
@@ -446,10 +446,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
-                    // Beyond the edges the first element's operands are read, and nothing is stored.
-                    const bool is_active = product_row < rows && block_column < columns;
+                    // Beyond the edges the first row's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows;
                     const int64_t row = is_active ? product_row : 0;
-                    const int64_t first_column = is_active ? block_column : 0;
+                    const int64_t first_column = block_column;
                     Vector<float, vector> y_vector;
 #pragma unroll
                     for (int element = 0; element < vector; ++element) {
@@ -457,9 +457,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                             + half * 2 + element % 2]);
                         y_vector[element] = gelu;
                     }
-                    if (is_active) {
-                        store_vector(y + first_column + row * 4096 + batch * batch_index * 4096, y_vector);
-                    }
+                    store_vector_if(is_active, y + first_column + row * 4096
+                        + batch * batch_index * 4096, y_vector);
                 }
             }
         }
