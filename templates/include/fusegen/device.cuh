@@ -13,6 +13,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #endif
 
@@ -60,7 +61,7 @@
                           stream __VA_OPT__(, ) __VA_ARGS__);                      \
     } while (false)
 
-#define FUSEGEN_LAST_ERROR() (static_cast<int>(cudaGetLastError()))
+#define FUSEGEN_LAST_ERROR() (::fusegen::take_error())
 
 #define FUSEGEN_REQUIRE_ALIGNED(pointer, bytes)
 
@@ -107,10 +108,55 @@ private:
     std::mutex asking_;
 };
 
+// What a launch asked for in vain, until FUSEGEN_LAST_ERROR() tells of it: more shared memory for a
+// block than the device has.
+struct SharedMemoryRefusal {
+    static constexpr int code = -1;  // no error of CUDA's
+
+    bool pending;
+    std::size_t needed;
+    std::size_t limit;
+
+    // Takes CUDA's own error, "invalid argument", back if that was the reason.
+    void note(std::size_t bytes) {
+        int device = 0;
+        int most = 0;
+        cudaGetDevice(&device);
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+        if (most > 0 && bytes > static_cast<std::size_t>(most)) {
+            cudaGetLastError();
+            *this = {true, bytes, static_cast<std::size_t>(most)};
+        }
+    }
+};
+inline thread_local SharedMemoryRefusal shared_memory_refusal{};
+
+// The pending error's code, 0 if there is none; asking clears it.
+inline int take_error() {
+    if (shared_memory_refusal.pending) {
+        shared_memory_refusal.pending = false;
+        return SharedMemoryRefusal::code;
+    }
+    return static_cast<int>(cudaGetLastError());
+}
+
+inline const char* error_text(int code) {
+    if (code != SharedMemoryRefusal::code) {
+        return cudaGetErrorString(static_cast<cudaError_t>(code));
+    }
+    static thread_local char text[160];
+    std::snprintf(text, sizeof text,
+                  "a block needs %zu bytes of shared memory, of which this GPU has %zu; use the "
+                  "module on a larger GPU, or PyTorch's own operations on this one",
+                  shared_memory_refusal.needed, shared_memory_refusal.limit);
+    return text;
+}
+
 template <class... Parameters, class... Arguments>
 void launch(SharedMemoryGrants& grants, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, void* stream, Arguments... arguments) {
     if (!grants.cover(kernel, shared_bytes)) {
+        shared_memory_refusal.note(shared_bytes);
         return;
     }
     kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
@@ -155,6 +201,6 @@ extern "C" __attribute__((visibility("default"), used)) inline const char* fuseg
 #ifdef FUSEGEN_EMULATE
     return code == 0 ? "no error" : fusegen_emulator_error_text();
 #else
-    return cudaGetErrorString(static_cast<cudaError_t>(code));
+    return fusegen::error_text(code);
 #endif
 }
