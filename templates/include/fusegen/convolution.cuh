@@ -113,25 +113,39 @@ __device__ __forceinline__ void multiply_entries(bool both, float (&d)[4], const
     }
 }
 
-// Takes the first `count` of `most` values into a state: moments take them together where all are
-// there.
-template <int most, class State>
-__device__ __forceinline__ void push_run(State& state, const float (&values)[most], int count) {
-    if constexpr (std::is_base_of<Moments<float>, State>::value) {
-        if (count == most) {
-            Vector<float, most> run;
-#pragma unroll
-            for (int i = 0; i < most; ++i) {
-                run[i] = values[i];
-            }
-            state.push(run);
-            return;
-        }
+// Which of a lane's `most` pixels lie inside the tile, the first `taken`, and how many were `before`
+// them: the same for all channels that the lane has states of, so that it is reckoned with once.
+template <int most>
+struct Run {
+    int taken;
+    float before;
+    float share;  // of `most` pixels in all
+
+    __device__ __forceinline__ Run(int taken, float before)
+        : taken(taken), before(before), share(most * near_reciprocal(before + most)) {}
+};
+
+// Takes a run of values into a state: moments take them together where the run is `whole`.
+template <bool whole, int most, class State>
+__device__ __forceinline__ void push_run(State& state, const float (&values)[most],
+                                         const Run<most>& run) {
+    constexpr bool are_moments = std::is_base_of<Moments<float>, State>::value;
+    if constexpr (are_moments) {
+        state.count = run.before;
     }
+    if constexpr (are_moments && whole) {
+        Vector<float, most> all;
 #pragma unroll
-    for (int i = 0; i < most; ++i) {
-        if (i < count) {
-            state.push(values[i], 0);
+        for (int i = 0; i < most; ++i) {
+            all[i] = values[i];
+        }
+        state.push(all, run.share);
+    } else {
+#pragma unroll
+        for (int i = 0; i < most; ++i) {
+            if (whole || i < run.taken) {
+                state.push(values[i], 0);
+            }
         }
     }
 }

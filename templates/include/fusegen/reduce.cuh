@@ -173,6 +173,11 @@ struct Moments {
     __device__ __forceinline__ void push(T x, int64_t) { push(Vector<T, 1>{{x}}); }
     template <int N>
     __device__ __forceinline__ void push(const Vector<T, N>& x) {
+        push(x, T(N) * near_reciprocal(count + T(N)));
+    }
+    // The same where `share`, that of the vector's elements in all, is known.
+    template <int N>
+    __device__ __forceinline__ void push(const Vector<T, N>& x, T share) {
         first = count == T(0) ? x[0] : first;
         Vector<T, N> distances;
 #pragma unroll
@@ -185,12 +190,10 @@ struct Moments {
         for (int i = 0; i < N; ++i) {
             squares += square(distances[i] - own);
         }
-        const T total = count + T(N);
         const T difference = own - offset;
-        const T share = T(N) * near_reciprocal(total);
         offset = count == T(0) ? own : offset + difference * share;
         deviations += squares + square(difference) * (count * share);
-        count = total;
+        count += T(N);
     }
     __device__ __forceinline__ void merge(const Moments& other) {
         if (other.count == T(0)) {

@@ -177,6 +177,7 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
             for (int i = 0; i < 4; ++i) {
                 sum_states_2[i / 2][i % 2] = Sum<float>::identity();
             }
+            int before = 0;  // how many pixels each of this lane's states has taken
             // Where the pixels lie in the tile whose channels this lane brings.
             int brought_rows[1];
             int brought_columns[1];
@@ -192,6 +193,9 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
                 for (int i = 0; i < lane_pixels; ++i) {
                     taken += first_pixel + lane_pixel(lane, i) < own_pixels;
                 }
+                const Run<lane_pixels> run(taken, static_cast<float>(before));
+                // One branch for all channels, so that their elements overlap.
+                const auto take = [&](auto whole) {
 #pragma unroll
                 for (int block = 0; block < 2; ++block) {
 #pragma unroll
@@ -207,9 +211,16 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
                                 sum_values[first + element] = measured_sigmoid;
                             }
                         }
-                        push_run(sum_states_2[block][half], sum_values, taken);
+                        push_run<whole.value>(sum_states_2[block][half], sum_values, run);
                     }
                 }
+                };
+                if (taken == lane_pixels) {
+                    take(std::true_type{});
+                } else {
+                    take(std::false_type{});
+                }
+                before += taken;
             };
             if (!fits) {
                 // Numbers too far apart for float16 parts, or infinite: multiplied as they are.
