@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant("a group's size off by one", CHAIN, r"/ 6\.0f", "/ 5.0f", BACKWARD),
     Mutant("the mean of the gradient left out", CHAIN, r"- div;", "- 0 * div;", BACKWARD),
-    Mutant("its covariance left out", CHAIN, r"(sub_\w+) - mul_5;", r"\1;", BACKWARD),
+    Mutant("its covariance left out", CHAIN, r"(sub_3 = sub_2) - mul_\d+;", r"\1;", BACKWARD),
     Mutant(
         "not divided by the deviation", CHAIN, r"group_norm_2_value \* sub_3", "sub_3", BACKWARD
     ),
