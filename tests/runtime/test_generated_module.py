@@ -191,11 +191,6 @@ def test_export_with_a_symbolic_batch(chain: nn.Module) -> None:
     assert torch.equal(exported.module()(x), chain(x))
 
 
-def test_autocast_is_eagers(chain: nn.Module) -> None:
-    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        assert torch.equal(chain(inputs()), reference(chain, inputs()))
-
-
 def test_cpu_tensors_of_a_cuda_module_run_the_reference() -> None:
     """Nothing is built: there need be no compiler."""
     module = load(CHAIN, Target.CUDA)()

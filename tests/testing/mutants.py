@@ -20,6 +20,15 @@ from fusegen.runtime.generated_module import Blueprint
 from fusegen.runtime.request import BuildRequest, Target
 from fusegen.testing import Subject, Verification, strategies, subject, verification, verify
 
+CHAIN = """
+model Chain(features=24, groups=4):
+    input x: [batch, features]
+    fc = Linear(features, features)
+    norm = GroupNorm(groups, features)
+    scale = Parameter([features], init="ones")
+    return x |> fc |> gelu |> norm |> mul(scale)
+"""
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -68,7 +77,8 @@ def verified_mutant(
             changed.extend(file for file in sources if sources[file] != wanted.sources[file])
             return replace(wanted, sources=sources)
 
-        return replace(made, key=f"{made.key} {mutant.fault}", request=request)
+        # Modules in use are kept by key: a fault of the same name in another file is another.
+        return replace(made, key=f"{made.key} {mutant.file} {mutant.fault}", request=request)
 
     monkeypatch.setattr(subject, "blueprint", planted)
     monkeypatch.setattr(verification, "first_parting", lambda *_: None)

@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fusegen.testing import Direction, verify
-from tests.testing.mutants import Mutant, small_cases, under_test, verified_mutant
+from tests.testing.mutants import CHAIN, Mutant, small_cases, under_test, verified_mutant
 
-CHAIN = """
-model Chain(features=24, groups=4):
-    input x: [batch, features]
-    fc = Linear(features, features)
-    norm = GroupNorm(groups, features)
-    scale = Parameter([features], init="ones")
-    return x |> fc |> gelu |> norm |> mul(scale)
-"""
 ROWS = """
 model Rows(features=37):
     input x: [batch, features]
@@ -109,7 +101,7 @@ MUTANTS = (
         "squared = (deviation + mean) * (deviation + mean) - mean * mean",
         FORWARD,
     ),
-    Mutant("a wrong wanted mask", CHAIN, r"wanted & 0x32", "wanted & 0x2", BINDING),
+    Mutant("a wrong wanted mask", CHAIN, r"wanted & 0x3a", "wanted & 0x2", BINDING),
     Mutant("an unmasked relu", ROWS, r"le \? 0\.0f : (\w+)", r"\1", BACKWARD),
     Mutant("a relu with slope 1 at 0", ROWS, r"<= 0\.0f", "< 0.0f", BACKWARD),
     Mutant("NaN masked by a relu", ROWS, r"(le = )(.*) <= 0\.0f", r"\1!(\2 > 0.0f)", BACKWARD),

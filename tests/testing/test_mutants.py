@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fusegen.testing import verify
-from tests.testing.mutants import Mutant, small_cases, under_test, verified_mutant
+from tests.testing.mutants import CHAIN, Mutant, small_cases, under_test, verified_mutant
 
-CHAIN = """
-model Chain(features=24, groups=4):
-    input x: [batch, features]
-    fc = Linear(features, features)
-    norm = GroupNorm(groups, features)
-    scale = Parameter([features], init="ones")
-    return x |> fc |> gelu |> norm |> mul(scale)
-"""
 ROWS = """
 model Rows(features=37):
     input x: [batch, features]
