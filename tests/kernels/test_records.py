@@ -16,7 +16,7 @@ from fusegen.ops.primitive import reductions
 from fusegen.ops.record import Record
 from fusegen.plan.kernels import LibraryPlan
 from fusegen.testing.layouts import Layout, laid_out
-from tests.accuracy import Measured, assert_within, measure
+from tests.accuracy import VARIED_LAYOUTS, Measured, assert_within, measure
 from tests.emulated import Kernels, build
 from tests.ops.examples import DIVISIONS, Example, build_node, examples_for, torch_dtype, values_for
 from tests.ops.test_records import NORMALIZATIONS, RECORDS, by_name
@@ -72,7 +72,7 @@ def check_example(
     (node,) = graph.roots
     # What a library makes of special values and layouts is PyTorch's own concern, and varies.
     is_library = any(isinstance(step, LibraryPlan) for step in kernels.plan.steps)
-    layouts = [Layout.CONTIGUOUS] if is_library else list(Layout)
+    layouts = [Layout.CONTIGUOUS] if is_library else VARIED_LAYOUTS
     special = graph.inputs[:1] if record in NORMALIZATIONS else graph.inputs
     if record is reductions.MEAN:
         special = ()  # NaN where an element is infinite, as from Welford's recurrence
