@@ -13,7 +13,7 @@ from torch import Tensor
 from fusegen.ir.dtypes import DType
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
-from fusegen.testing.bounds import bounds
+from fusegen.testing.bounds import Bound, bounds
 from fusegen.testing.case import Case, argument_name
 from fusegen.testing.gradients import formula_bounds, gradient_bounds
 from fusegen.testing.judging import (
@@ -60,15 +60,22 @@ def _check_forward(
     graph = subject.graph(DType(case.dtype))
     limits = bounds(graph, tensors, eager, case.sizes, precision(subject))
     for bound, result, again, peer in zip(limits, first, second, eager, strict=True):
-        found = (
-            wrong_type(bound.name, result, peer)
-            or shared(bound.name, result, tensors)
-            or judge(bound, result)
-            or unstable(bound.name, result, again)
-        )
+        found = _judged(bound, result, again, peer, tensors)
         if found:
             return found
     return None
+
+
+def _judged(
+    bound: Bound, result: Tensor, again: Tensor, peer: Tensor, given: Sequence[Tensor]
+) -> Finding | None:
+    """What is wrong with a result beside eager's, that of a second run, and the arguments."""
+    return (
+        wrong_type(bound.name, result, peer)
+        or shared(bound.name, result, given)
+        or judge(bound, result)
+        or unstable(bound.name, result, again)
+    )
 
 
 def _check_backward(
@@ -123,12 +130,7 @@ def _judged_gradients(
         result, again = first[target], second[target]
         assert result is not None and again is not None
         bound = limits[target]
-        finding = (
-            wrong_type(bound.name, result, peer)
-            or shared(bound.name, result, given)
-            or judge(bound, result)
-            or unstable(bound.name, result, again)
-        )
+        finding = _judged(bound, result, again, peer, given)
         if finding:
             return Finding(finding.headline, finding.details, Direction.BACKWARD)
     in_float64, in_float32 = map(subject.derivative, (DType.FLOAT64, DType.FLOAT32))
