@@ -67,6 +67,9 @@ def verified_mutant(
     """What verification says of small cases of the model with the fault, which must change
     something."""
     changed: list[str] = []
+    # Modules in use are kept by key, and operators by all sources, with the backward that was given
+    # to the first: neither may be found again without the fault, or with one of the same name.
+    own = f"{mutant.file} {mutant.fault}"
 
     def planted(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
         made = blueprint(chosen, target, check)
@@ -75,10 +78,9 @@ def verified_mutant(
             wanted = made.request(name)
             sources = mutant.planted(wanted.sources)
             changed.extend(file for file in sources if sources[file] != wanted.sources[file])
-            return replace(wanted, sources=sources)
+            return replace(wanted, sources={**sources, "planted_fault.h": f"// {own}\n"})
 
-        # Modules in use are kept by key: a fault of the same name in another file is another.
-        return replace(made, key=f"{made.key} {mutant.file} {mutant.fault}", request=request)
+        return replace(made, key=f"{made.key} {own}", request=request)
 
     monkeypatch.setattr(subject, "blueprint", planted)
     monkeypatch.setattr(verification, "first_parting", lambda *_: None)

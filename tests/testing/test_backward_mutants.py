@@ -15,6 +15,13 @@ model Rows(features=37):
     z = relu(x) + y * y - x * y
     return z |> norm, softmax(x, dim=1), amax(y, dim=1)
 """
+# Where no row is normalised, a NaN does not make the whole row's gradients NaN.
+RELUS = """
+model Relus(features=37):
+    input x: [batch, features]
+    input y: [batch, features]
+    return relu(x) + relu(y)
+"""
 BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
 FORWARD = "_forward_float32.cu"  # which saves something for the backward
 MUTANTS = (
@@ -104,7 +111,7 @@ MUTANTS = (
     Mutant("a wrong wanted mask", CHAIN, r"wanted & 0x3a", "wanted & 0x2", BINDING),
     Mutant("an unmasked relu", ROWS, r"le \? 0\.0f : (\w+)", r"\1", BACKWARD),
     Mutant("a relu with slope 1 at 0", ROWS, r"<= 0\.0f", "< 0.0f", BACKWARD),
-    Mutant("NaN masked by a relu", ROWS, r"(le = )(.*) <= 0\.0f", r"\1!(\2 > 0.0f)", BACKWARD),
+    Mutant("NaN masked by a relu", RELUS, r"(le\w* = )(.*) <= 0\.0f", r"\1!(\2 > 0.0f)", BACKWARD),
     Mutant(
         "one of two uses forgotten",
         ROWS,
