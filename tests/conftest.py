@@ -4,8 +4,10 @@ hypothesis draws the same examples in every run, without a time limit on any."""
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -46,6 +48,32 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "nvcc": nvcc_present,
 }
 """Each marker that names a need, and whether this machine meets it."""
+
+
+def settings_of_the_process() -> tuple[object, ...]:
+    """What one test could leave behind that changes another's result."""
+    if "torch" not in sys.modules:  # the tests of most stages do without it
+        return ()
+    import torch
+
+    return (
+        *((torch.is_autocast_enabled(x), torch.get_autocast_dtype(x)) for x in ("cpu", "cuda")),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.backends.cuda.matmul.fp32_precision,
+        torch.are_deterministic_algorithms_enabled(),
+    )
+
+
+@pytest.fixture(autouse=True)
+def settings_are_left_as_found() -> Iterator[None]:
+    """Which tests share a process is chance, so that what one of them leaves behind is a failure
+    of another now and then."""
+    before, folder = settings_of_the_process(), os.getcwd()
+    yield
+    assert os.getcwd() == folder
+    assert not before or settings_of_the_process() == before
 
 
 def left_out(config: pytest.Config) -> list[str]:

@@ -38,12 +38,14 @@ each_device = pytest.mark.parametrize("device", Device, ids=lambda device: devic
 @contextmanager
 def autocasting(device: Device, dtype: DType) -> Iterator[None]:
     """Autocast on a device that need not be there."""
+    before = torch.get_autocast_dtype(device.value)
     torch.set_autocast_enabled(device.value, True)
     torch.set_autocast_dtype(device.value, torch_dtype(dtype))
     try:
         yield
     finally:
         torch.set_autocast_enabled(device.value, False)
+        torch.set_autocast_dtype(device.value, before)
 
 
 def dtype_in_pytorch(

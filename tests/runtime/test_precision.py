@@ -23,9 +23,10 @@ FULL, ROUNDED = 32 * FINE, 32.0
 
 @pytest.fixture(autouse=True)
 def restore_the_setting() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.fp32_precision
     yield
-    torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.fp32_precision = before
 
 
 @pytest.fixture(scope="module")
