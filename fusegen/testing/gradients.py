@@ -9,7 +9,7 @@ end to end (`formula_bounds`). The gradient of an output that nothing was made o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,8 +28,6 @@ FORMULA_SAMPLES = 2
 FORMULA_UNIT = 2.0**-36
 # Seeds of the backward's errors, apart from those of the forward's.
 BACKWARD_SEEDS = 1000
-
-Run = Callable[[Graph, Sequence[Tensor], int], tuple[Tensor, ...]]
 
 
 def is_trained(node: Node) -> bool:
@@ -75,13 +73,10 @@ def gradient_bounds(
     dtype by the arguments' positions; `upstream` are the gradients of all outputs."""
     truth = _truth(model, found.targets, tensors, upstream, sizes)
 
-    def sample(seed: int, kind: Precision) -> dict[int, Tensor]:
-        def run(graph: Graph, given: Sequence[Tensor], start: int) -> tuple[Tensor, ...]:
-            return perturbed(graph, given, sizes, kind, start)
-
-        return _modelled(found, tensors, upstream, run, seed)
-
-    samples = [sample(i, kind) for i, kind in enumerate(precisions(found.forward, precision))]
+    samples = [
+        _perturbed(found, tensors, upstream, sizes, kind, seed)
+        for seed, kind in enumerate(precisions(found.forward, precision))
+    ]
     return {
         target: bound_of(
             _name(found, target), truth[target], [s[target] for s in samples], eager[target]
@@ -103,14 +98,11 @@ def formula_bounds(
     of the backward gives; `rounding` is the model in float32, which tells how errors spread."""
     truth = _truth(model, found.targets, tensors, upstream, sizes)
 
-    def exactly(graph: Graph, given: Sequence[Tensor], _: int) -> tuple[Tensor, ...]:
-        return exact(graph, given, sizes)
-
-    def run(graph: Graph, given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
-        return perturbed(graph, given, sizes, Precision(), seed)
-
-    modelled = _modelled(found, tensors, upstream, exactly, 0)
-    samples = [_modelled(rounding, tensors, upstream, run, seed) for seed in range(FORMULA_SAMPLES)]
+    modelled = _exactly(found, tensors, upstream, sizes)
+    samples = [
+        _perturbed(rounding, tensors, upstream, sizes, Precision(), seed)
+        for seed in range(FORMULA_SAMPLES)
+    ]
     return {
         target: (
             _formula_bound(_name(found, target), truth[target], [s[target] for s in samples]),
@@ -146,18 +138,28 @@ def taken(
     return [tables[source.origin][source.index] for source in found.sources]
 
 
-def _modelled(
+def _exactly(
+    found: Differentiated, tensors: Sequence[Tensor], upstream: Sequence[Tensor], sizes: Sizes
+) -> dict[int, Tensor]:
+    """The gradients that the two graphs stand for, by the arguments' positions."""
+    roots = exact(found.forward, tensors, sizes)
+    made = exact(found.backward, taken(found, tensors, upstream, roots), sizes)
+    return dict(zip(found.targets, made, strict=True))
+
+
+def _perturbed(
     found: Differentiated,
     tensors: Sequence[Tensor],
     upstream: Sequence[Tensor],
-    run: Run,
+    sizes: Sizes,
+    precision: Precision,
     seed: int,
 ) -> dict[int, Tensor]:
-    """The gradients as the two graphs compute them, by the arguments' positions."""
-    roots = run(found.forward, tensors, seed)
+    """The gradients as kernels may compute them, by the arguments' positions."""
+    roots = perturbed(found.forward, tensors, sizes, precision, seed)
     stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
     given = taken(found, tensors, upstream, stored)
-    made = run(found.backward, given, BACKWARD_SEEDS + seed)
+    made = perturbed(found.backward, given, sizes, precision, BACKWARD_SEEDS + seed)
     return dict(zip(found.targets, made, strict=True))
 
 

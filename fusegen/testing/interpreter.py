@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf, nan
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,10 +111,17 @@ def _value(
     if node.operation is NARROW:  # not rounded in a register
         value = operands[0]
     elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:
-        value = _rounded(operands[0], _torch(node.attributes.dtype("dtype")))
+        source, target = node.operands[0].dtype, node.attributes.dtype("dtype")
+        value = operands[0] if _widens(source, target) else _rounded(operands[0], _torch(target))
     else:
         value = _widened(_twin(node, operands, sizes, in_kernel=perturb is not None))
     return value if perturb is None else perturb(node, value, operands)
+
+
+def _widens(source: DType, target: DType) -> bool:
+    """Whether a cast rounds nothing; what is not rounded yet stays so."""
+    wider = torch.promote_types(_torch(source), _torch(target))
+    return source.is_float and source is not target and wider is _torch(target)
 
 
 def _rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -134,15 +142,34 @@ class _Rounding(torch.autograd.Function):
         return gradient, None
 
 
+class _ExactGelu(torch.autograd.Function):
+    """PyTorch's 1 + erf loses its digits in the left tail, also in float64."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * _normal_distribution(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        result: Tensor = gradient * (_normal_distribution(x) + x * density)
+        return result
+
+
+def _normal_distribution(x: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
+
+
 def _twin(
     node: Node, operands: Sequence[Tensor], sizes: Sizes, *, in_kernel: bool = False
 ) -> Tensor:
     """PyTorch's own result, in float64 where the node is a float; numbers are as a kernel and as
     eager mode have them, or exact."""
     if node.operation is GELU and node.attributes.text("approximate") == "none":
-        # PyTorch's 1 + erf loses its digits in the left tail, also in float64.
-        x = operands[0]
-        return 0.5 * x * torch.erfc(-math.sqrt(0.5) * x)
+        made: Tensor = _ExactGelu.apply(operands[0])  # type: ignore[no-untyped-call]
+        return made
     if isinstance(node.operation, Reduction) and not operands[0].numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)

@@ -29,6 +29,21 @@ FOUND = {
         "input x: [n, 4]\n    return x % 1e-3",
         Case("bfloat16", {"n": 255}, {"x": Filled(Values.INTEGERS)}),
     ),
+    # An infinite gradient of a norm that is 0 is NaN in PyTorch.
+    "the norm of zeros": (
+        "input x: [n, 1]\n    return norm(x - x, dim=-1)",
+        Case("bfloat16", {"n": 9}, gradients={"output": Filled(Values.SPECIAL)}),
+    ),
+    # The reference's own gradient of gelu was the difference of two infinities.
+    "infinite gradients of gelu": (
+        "input x: [n, 8]\n    return gelu(x)",
+        Case("float32", {"n": 5}, gradients={"output": Filled(Values.INFINITE_ROWS)}),
+    ),
+    # What the forward saves was rounded to bfloat16 where formulas are compared in float64.
+    "the softmax of rounded values": (
+        "input x: [n, 5]\n    return softmax(to(x, dtype=bfloat16), dim=-1)",
+        Case("float32", {"n": 3}),
+    ),
 }
 
 

@@ -288,7 +288,8 @@ def _norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
 
 
 def _norm_gradient(node: Node, gradient: Node) -> tuple[Node | None]:
-    """That of a norm that is 0 is 0; a count of elements, which p = 0 is, has none."""
+    """That of a norm that is 0 is 0; a count of elements, which p = 0 is, has none. Which of them
+    are still NaN behind an infinite gradient is as in PyTorch."""
     wanted, p = node.attributes["dtype"], node.attributes.number("p")
     x = node.operands[0]
     x = build.cast(x, wanted) if isinstance(wanted, DType) else x
@@ -313,6 +314,8 @@ def _norm_gradient(node: Node, gradient: Node) -> tuple[Node | None]:
             build.sign(wide), build.power(build.div(build.absolute(wide), size), p - 1)
         )
         vanishes = build.either(vanishes, build.eq(wide, 0)) if p < 1 else vanishes
+    if p == 2 or p < 1:
+        return (build.mul(upstream, build.where(vanishes, 0, slope)),)
     return (build.where(vanishes, 0, build.mul(upstream, slope)),)
 
 
