@@ -31,7 +31,8 @@ from fusegen.ops.record import Record
 from fusegen.ops.registry import FUNCTIONS
 from fusegen.passes import pipeline
 from fusegen.plan.cost import SizeHints
-from fusegen.plan.kernels import LibraryPlan, ModulePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
 from fusegen.runtime.emulation import emulation

@@ -12,7 +12,7 @@ from fusegen.ir.graph import Graph, Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import Differentiated, differentiate
 from fusegen.plan.cost import SizeHints
-from fusegen.plan.kernels import ModulePlan
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
 from tests.emulated import Kernels, graph, link
 from tests.gradients import autograd_gradients, backward_arguments

@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.expressions import Accumulator, Compute, Expression, Literal, Select, Size, walk
-from fusegen.plan.kernels import ConvolutionPlan, PixelTile, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, PixelTile, Window
 from fusegen.plan.phases import Levels
 from fusegen.plan.pixel_tiles import CHANNELS, PIECE, THREADS
 

@@ -11,14 +11,12 @@ from fusegen.codegen.environment import environment, tidy
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.product import ProductText, product_text
 from fusegen.codegen.rows import RowText, rows_text
-from fusegen.plan.kernels import (
-    ConvolutionPlan,
-    ElementwisePlan,
-    LibraryPlan,
-    ModulePlan,
-    ProductPlan,
-    RowPlan,
-)
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowPlan
 
 KernelStep = ElementwisePlan | RowPlan | ProductPlan | ConvolutionPlan
 FamilyText = ElementwiseText | RowText | ProductText | ConvolutionText

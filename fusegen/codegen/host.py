@@ -16,7 +16,9 @@ from fusegen.ir.integers import Atom, Integer, Symbol, product
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.record import LibraryCall, Monoid, Parameter, ParameterKind, Reduction
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.kernels import ConvolutionPlan, LibraryPlan, ModulePlan, Step
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.labels import labels_of
 from fusegen.plan.sizes import definitions
 

@@ -10,7 +10,7 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.kernels import KernelPlan
+from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.labels import labels_of
 
 COMMENT_WIDTH = 96

@@ -11,7 +11,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels import Store
+from fusegen.plan.kernels.stores import Store
 
 
 @dataclass(frozen=True)

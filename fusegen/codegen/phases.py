@@ -27,7 +27,7 @@ from fusegen.plan.expressions import (
     Select,
     Size,
 )
-from fusegen.plan.kernels import ColumnSum, Kept, Phase, RowProgram
+from fusegen.plan.kernels.row_program import ColumnSum, Kept, Phase, RowProgram
 from fusegen.plan.phases import state_holders
 
 # What is gathered from the vectors that a thread has, instead of from single elements.

@@ -21,7 +21,9 @@ from fusegen.codegen.tile_epilogue import (
 from fusegen.codegen.wide_product import WideText, wide_text
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.kernels import ElementEpilogue, ProductPlan, TensorCores
+from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
 
 THREADS = 256
 THREAD_COLUMNS = 16
@@ -101,7 +103,7 @@ def product_text(plan: ProductPlan) -> ProductText:
 
 
 def _tensor_form(
-    plan: ProductPlan, cores: TensorCores | None, name: str, host: Scope
+    plan: ProductPlan, cores: WgmmaForm | None, name: str, host: Scope
 ) -> TensorProductText | None:
     if cores is None:
         return None

@@ -9,7 +9,7 @@ from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer
-from fusegen.plan.kernels import RowForm, RowMapping, RowPlan
+from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fusegen.codegen.names import Names, identifier
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.expressions import Expression, Load, PartialStates, Select, Size, walk
-from fusegen.plan.kernels import Store
+from fusegen.plan.kernels.stores import Store
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import ZERO, Integer
-from fusegen.plan.kernels import ProductPlan, Split, SplitOperand
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.split_product import Split, SplitOperand
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
-from fusegen.plan.kernels import ProductPlan, SplitOperand, TensorCores
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.split_product import SplitOperand
 from fusegen.plan.matrix_views import Major, MatrixView, run_stride
 from fusegen.plan.tensor_cores import LANES, PAIR, SWIZZLE_BYTES
 
@@ -71,7 +73,7 @@ class _Side:
     neighbours: int = PAIR
 
 
-def operand_texts(plan: ProductPlan, cores: TensorCores, host: Scope) -> tuple[OperandText, ...]:
+def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[OperandText, ...]:
     """Both operands, in the order in which they lie in a stage; `host` is the launcher's scope.
 
     Of an operand that is split the low parts stand behind the high ones."""

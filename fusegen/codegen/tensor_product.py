@@ -15,13 +15,9 @@ from fusegen.codegen.statements import Statements
 from fusegen.codegen.tensor_operands import OperandText, operand_texts
 from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
-from fusegen.plan.kernels import (
-    ElementEpilogue,
-    GroupEpilogue,
-    PartialEpilogue,
-    ProductPlan,
-    TensorCores,
-)
+from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.tensor_cores import LANES, PAIR
 
 # The kernel's variable that tells whether a thread's place is inside the result.
@@ -98,7 +94,7 @@ class TensorProductText:
 
 
 def tensor_product_text(
-    plan: ProductPlan, cores: TensorCores, kernel: str, scope: Scope, host: Scope
+    plan: ProductPlan, cores: WgmmaForm, kernel: str, scope: Scope, host: Scope
 ) -> TensorProductText:
     """Fill the skeleton from the plan: `kernel` is the kernel's name, `scope` its own, `host` the
     launcher's."""
@@ -142,9 +138,7 @@ def tensor_product_text(
     )
 
 
-def _conditions(
-    plan: ProductPlan, cores: TensorCores, scope: Scope, host: Scope
-) -> tuple[str, ...]:
+def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) -> tuple[str, ...]:
     packed = tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided)
     buffers = (*scope.loads, *scope.stores)
     if not cores.split:

@@ -12,16 +12,10 @@ from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.expressions import Accumulator, Expression, walk
-from fusegen.plan.kernels import (
-    ElementEpilogue,
-    Epilogue,
-    GroupEpilogue,
-    PartialEpilogue,
-    ProductPlan,
-    RowProgram,
-    Store,
-    Tile,
-)
+from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.product import ProductPlan, Tile
+from fusegen.plan.kernels.row_program import RowProgram
+from fusegen.plan.kernels.stores import Store
 
 
 @dataclass(frozen=True)

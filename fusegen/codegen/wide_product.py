@@ -8,7 +8,9 @@ from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.matrix_text import MatrixText, matrix_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
-from fusegen.plan.kernels import ProductPlan, TensorCores, WideForm
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.split_product import WideForm
 
 # Elements of an access.
 VECTOR = 4
@@ -29,7 +31,7 @@ class WideText:
 
 
 def wide_text(
-    plan: ProductPlan, cores: TensorCores, form: WideForm, scope: Scope, host: Scope
+    plan: ProductPlan, cores: WgmmaForm, form: WideForm, scope: Scope, host: Scope
 ) -> WideText:
     """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
     left, right = matrix_text("left", form.left, host), matrix_text("right", form.right, host)

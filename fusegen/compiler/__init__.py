@@ -188,7 +188,7 @@ def bench(
     from fusegen.compiler.variant import decomposed
     from fusegen.ir.dtypes import DType
     from fusegen.plan.cost import SizeHints
-    from fusegen.plan.kernels import LibraryPlan
+    from fusegen.plan.kernels.library import LibraryPlan
     from fusegen.plan.module import plan_module
     from fusegen.runtime.comparison import compare
     from fusegen.runtime.measurement import measure, require_gpu

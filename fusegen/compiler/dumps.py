@@ -9,7 +9,8 @@ from fusegen import settings
 from fusegen.frontend import Program
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.twin import literal
-from fusegen.plan.kernels import LibraryPlan, ModulePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.settings import Stage
 
 

@@ -11,15 +11,12 @@ from rich.table import Table
 
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost
-from fusegen.plan.kernels import (
-    ConvolutionPlan,
-    ElementwisePlan,
-    LibraryPlan,
-    ModulePlan,
-    ProductPlan,
-    RowPlan,
-    Step,
-)
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan, Step
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
 from fusegen.plan.product_forms import forms_of
 

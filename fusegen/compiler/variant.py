@@ -20,7 +20,8 @@ from fusegen.ir.integers import Integer, product
 from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
-from fusegen.plan.kernels import LibraryPlan, ModulePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.needs import needed_for
 from fusegen.plan.precision import Precision, float32_products

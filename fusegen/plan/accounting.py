@@ -14,7 +14,8 @@ from fusegen.plan.expressions import (
     Reduced,
     walk,
 )
-from fusegen.plan.kernels import Phase, RowProgram, Store
+from fusegen.plan.kernels.row_program import Phase, RowProgram
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import state_holders
 
 # Instructions to take one element into a reduction's state: those with a division or exponential

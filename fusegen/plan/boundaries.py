@@ -9,7 +9,8 @@ from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.ops.record import LibraryCall, Product, Reduction
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
-from fusegen.plan.kernels import LibraryPlan, ModulePlan, Step
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.module import buffers_of
 from fusegen.plan.partition import Dependencies
 from fusegen.plan.strategies import Verdict, judge

@@ -12,14 +12,11 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
-from fusegen.plan.kernels import (
-    ConvolutionPlan,
-    LibraryPlan,
-    ModulePlan,
-    ProductPlan,
-    RowPlan,
-    Step,
-)
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan, Step
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.plan.boundaries import covered
-from fusegen.plan.kernels import ModulePlan
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import base
 from fusegen.plan.partition import Dependencies
 

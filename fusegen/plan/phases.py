@@ -21,7 +21,8 @@ from fusegen.plan.expressions import (
     Size,
     walk,
 )
-from fusegen.plan.kernels import ColumnSum, Kept, Phase, RowProgram, Store
+from fusegen.plan.kernels.row_program import ColumnSum, Kept, Phase, RowProgram
+from fusegen.plan.kernels.stores import Store
 
 # An operation this cheap is computed again from kept operands rather than kept itself.
 CHEAP = 4

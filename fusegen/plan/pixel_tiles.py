@@ -6,7 +6,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.plan.group import Context, NotApplicable
-from fusegen.plan.kernels import ConvolutionAxes, PixelTile, Window
+from fusegen.plan.kernels.convolution import ConvolutionAxes, PixelTile, Window
 
 # Neighbouring pixels that a lane holds: two fragments of 8 pixels side by side.
 LANE_PIXELS = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan
 
 
 def forms_of(plan: ProductPlan) -> tuple[str, ...]:

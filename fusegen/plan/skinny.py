@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels import ProductAxes, SkinnyForm
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.kernels.product_forms import SkinnyForm
 from fusegen.plan.matrix_views import Major, matrix_view
 
 # An element of the right operand meets each row in a multiplication outside the tensor cores, which

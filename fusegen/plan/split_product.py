@@ -12,13 +12,9 @@ from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.expressions import Load
 from fusegen.plan.group import Context
-from fusegen.plan.kernels import (
-    ProductAxes,
-    Split,
-    SplitOperand,
-    TensorCores,
-    WideForm,
-)
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.split_product import Split, SplitOperand, WideForm
 from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
 from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS, neighbours_of
 
@@ -52,7 +48,7 @@ SPLIT_WHY = (
 
 def split_product(
     node: Node, left: Load, right: Load, axes: ProductAxes, width: int | None, context: Context
-) -> TensorCores | None:
+) -> WgmmaForm | None:
     """The split form of a product of float32 operands, or None where there is none or it would
     take longer than the shared-memory tile under the planner's hints.
 
@@ -87,7 +83,7 @@ def split_product(
     neighbours = neighbours_of(right_view, axes.columns, node.dtype)
     wide = _wide_form(left, right, axes, width)
     split = Split(left_split, right_split, PROMOTION, flags, wide)
-    return TensorCores(ROWS, COLUMNS, DEPTH, STAGES, neighbours, left_view, right_view, split)
+    return WgmmaForm(ROWS, COLUMNS, DEPTH, STAGES, neighbours, left_view, right_view, split)
 
 
 def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -> Cost:

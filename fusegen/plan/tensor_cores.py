@@ -7,14 +7,9 @@ from dataclasses import replace
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels import (
-    ElementEpilogue,
-    Epilogue,
-    MmaForm,
-    PartialEpilogue,
-    ProductAxes,
-    TensorCores,
-)
+from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.kernels.product_forms import MmaForm, WgmmaForm
 from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
 from fusegen.plan.precision import Precision
 
@@ -46,7 +41,7 @@ STAGES_OF_NARROW = {SMALL: 8, SMALLEST: 10}
 
 def tensor_cores(
     left: Load, right: Load, axes: ProductAxes, width: int | None, precision: Precision
-) -> TensorCores | None:
+) -> WgmmaForm | None:
     """The tensor-core form for these operands, or None where there is none.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
@@ -73,12 +68,12 @@ def tensor_cores(
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
     neighbours = neighbours_of(right_view, axes.columns, left.dtype)
-    return TensorCores(ROWS, columns, depth, STAGES[columns], neighbours, left_view, right_view)
+    return WgmmaForm(ROWS, columns, depth, STAGES[columns], neighbours, left_view, right_view)
 
 
 def narrow_form(
-    cores: TensorCores, axes: ProductAxes, width: int | None, processors: int
-) -> TensorCores | None:
+    cores: WgmmaForm, axes: ProductAxes, width: int | None, processors: int
+) -> WgmmaForm | None:
     """The form that stands in for `cores` where twice its tiles are not more than `processors`;
     None where there is no such size, or the operands are not of 16 bits.
 

@@ -12,7 +12,9 @@ from fusegen import resources
 from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
-from fusegen.plan.kernels import GroupEpilogue, ModulePlan, ProductPlan
+from fusegen.plan.kernels.epilogues import GroupEpilogue
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.product import ProductPlan
 from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.reference import evaluate
 

@@ -12,7 +12,8 @@ from fusegen.ir.graph import Graph
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
 from fusegen.plan.cost import SizeHints
-from fusegen.plan.kernels import ModulePlan, RowMapping, RowPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from tests.emulated import apply, graph, link, value
 from tests.trained import Trained, compare, trained

@@ -10,7 +10,7 @@ from fusegen.ir.graph import Graph
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
 from fusegen.plan.cost import SizeHints
-from fusegen.plan.kernels import ConvolutionPlan
+from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.module import plan_module
 from tests.emulated import apply, graph, value
 from tests.trained import compare, trained

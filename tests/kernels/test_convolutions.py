@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.plan.kernels import ConvolutionPlan
+from fusegen.plan.kernels.convolution import ConvolutionPlan
 from tests.emulated import Kernels, apply, build, graph, run, value
 from tests.ops.examples import torch_dtype
 

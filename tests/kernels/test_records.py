@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, TensorType
 from fusegen.ops.primitive import reductions
 from fusegen.ops.record import Record
-from fusegen.plan.kernels import LibraryPlan
+from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.testing.layouts import Layout, laid_out
 from tests.accuracy import VARIED_LAYOUTS, Measured, assert_within, measure
 from tests.emulated import Kernels, build

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusegen.ir.dtypes import DType
-from fusegen.plan.kernels import RowPlan
+from fusegen.plan.kernels.rows import RowPlan
 from tests.emulated import Kernels, apply, cuda_text, graph, link, planned, value
 
 WIDTH = 64

@@ -9,7 +9,7 @@ import torch
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
-from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import Size, apply, build, graph, planned, value
 from tests.kernels.families import add, gelu, group_norm

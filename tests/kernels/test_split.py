@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fusegen.ir.dtypes import DType
-from fusegen.plan.kernels import ModulePlan, ProductPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.product import ProductPlan
 from tests.emulated import Kernels, apply, link, planned
 from tests.kernels.families import Case, gelu, group_norm, linear
 from tests.kernels.test_families import check_accuracy

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fusegen.ir.graph import Graph, Node
-from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan
 from tests.emulated import apply, build, graph, planned
 from tests.kernels.families import add, gelu, group_norm
 from tests.kernels.test_operand_layouts import check, half, matmul, normal, transposed

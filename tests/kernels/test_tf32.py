@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fusegen.ir.dtypes import DType
-from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.precision import Precision
 from tests.emulated import Kernels, apply, cuda_text, graph, link, planned, value
 from tests.kernels.families import Case, gelu, grouped_linear, linear, row_sums

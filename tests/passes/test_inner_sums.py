@@ -9,7 +9,7 @@ from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.passes.inner_sums import sum_inner_dims_first
-from fusegen.plan.kernels import RowPlan
+from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.phases import loads_of
 from tests.emulated import apply, graph, run, value

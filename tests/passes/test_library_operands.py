@@ -7,7 +7,8 @@ import torch
 from fusegen.ir.graph import topological
 from fusegen.ops.record import LibraryCall
 from fusegen.passes.pipeline import run as run_passes
-from fusegen.plan.kernels import ElementwisePlan, LibraryPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.library import LibraryPlan
 from tests.emulated import apply, graph, planned, run, value
 
 

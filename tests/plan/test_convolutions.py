@@ -8,7 +8,10 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.plan.boundaries import boundaries
 from fusegen.plan.cost import H100, SizeHints
-from fusegen.plan.kernels import ConvolutionPlan, LibraryPlan, ModulePlan, RowPlan, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, Window
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.pixel_tiles import MOST_ROUNDS, THREADS
 from tests.emulated import apply, graph, planned, value
 

@@ -7,12 +7,13 @@ import pytest
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
-from fusegen.plan.kernels import ProductPlan, TensorCores
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.matrix_views import Major, MatrixView, run_stride
 from tests.emulated import Size, apply, graph, planned, value
 
 
-def cores(left: Node, right: Node, inputs: list[Node]) -> TensorCores | None:
+def cores(left: Node, right: Node, inputs: list[Node]) -> WgmmaForm | None:
     """The tensor-core form of a plain product."""
     (step,) = planned(graph(inputs, apply("matmul", left, right))).steps
     assert isinstance(step, ProductPlan)

@@ -16,18 +16,13 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, SizeHints
 from fusegen.plan.group import Context, Group
-from fusegen.plan.kernels import (
-    ConvolutionPlan,
-    ElementwisePlan,
-    GroupEpilogue,
-    LibraryPlan,
-    ModulePlan,
-    PartialEpilogue,
-    ProductPlan,
-    RowMapping,
-    RowPlan,
-    Step,
-)
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.epilogues import GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import ModulePlan, Step
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.strategies import judge
 from tests.emulated import apply, graph, planned, value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
-from fusegen.plan.kernels import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.product_forms import forms_of
 from tests.emulated import Size, apply, graph, planned, value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.integers import Integer
-from fusegen.plan.kernels import ElementwisePlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.phases import loads_of
 from fusegen.plan.sizes import definitions, name_sizes
 from tests.emulated import apply, graph, planned, value

@@ -9,18 +9,13 @@ import pytest
 from fusegen.compiler.variant import variant_keys
 from fusegen.ir.dtypes import DType
 from fusegen.passes import pipeline
-from fusegen.plan.kernels import (
-    ConvolutionPlan,
-    ElementEpilogue,
-    ElementwisePlan,
-    GroupEpilogue,
-    LibraryPlan,
-    PartialEpilogue,
-    ProductPlan,
-    RowMapping,
-    RowPlan,
-    Step,
-)
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.module import Step
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
 from fusegen.testing.families import FAMILIES

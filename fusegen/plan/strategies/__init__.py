@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.plan.evaluate import NotInKernel
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import Step
+from fusegen.plan.kernels.module import Step
 from fusegen.plan.strategies import (
     column_sums,
     convolution,

@@ -13,13 +13,9 @@ from fusegen.plan.coordinates import flatten, unflatten
 from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
 from fusegen.plan.expressions import Expression, PartialStates
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import (
-    SUMMING_THREADS,
-    ColumnSum,
-    RowForm,
-    RowPlan,
-    Store,
-)
+from fusegen.plan.kernels.row_program import ColumnSum
+from fusegen.plan.kernels.rows import SUMMING_THREADS, RowForm, RowPlan
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.strategies.row_forms import OUTER_LANES, Layout
 from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of

@@ -23,7 +23,9 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Expression, Load, Reduced
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import ConvolutionAxes, ConvolutionPlan, StateStore, Step, Store
+from fusegen.plan.kernels.convolution import ConvolutionAxes, ConvolutionPlan
+from fusegen.plan.kernels.module import Step
+from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.pixel_tiles import LANE_PIXELS, axes_of, pixel_tile, window_of
 from fusegen.plan.strategies.rows import finish, monoid_of, state_stores
 

@@ -12,7 +12,8 @@ from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import ConvolutionPlan, Store
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.pixel_tiles import axes_of, window_of
 from fusegen.plan.strategies.convolution import (
     DTYPES,

@@ -8,7 +8,8 @@ from fusegen.plan.accounting import elementwise_work
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import ElementwisePlan, Store
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import loads_of
 
 # The widest access the device makes, in bytes, and the most elements worth handling together.

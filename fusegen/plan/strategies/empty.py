@@ -7,7 +7,8 @@ from fusegen.ops.record import LibraryCall
 from fusegen.plan.cost import Cost
 from fusegen.plan.expressions import Literal
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import ElementwisePlan, Store
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.stores import Store
 
 
 def plan(group: Group, context: Context) -> tuple[ElementwisePlan, ...]:

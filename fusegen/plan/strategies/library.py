@@ -8,7 +8,7 @@ from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import LibraryPlan
+from fusegen.plan.kernels.library import LibraryPlan
 
 
 def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:

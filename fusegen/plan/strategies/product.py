@@ -16,19 +16,12 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Accumulator, Load
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels import (
-    ElementEpilogue,
-    Epilogue,
-    GroupEpilogue,
-    PartialEpilogue,
-    ProductAxes,
-    ProductPlan,
-    RowProgram,
-    Step,
-    Store,
-    TensorCores,
-    Tile,
-)
+from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.module import Step
+from fusegen.plan.kernels.product import ProductAxes, ProductPlan, Tile
+from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.row_program import RowProgram
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
@@ -250,7 +243,7 @@ def _plan(
     )
 
 
-def _unit(dtype: DType, cores: TensorCores | None) -> str:
+def _unit(dtype: DType, cores: WgmmaForm | None) -> str:
     """The field of a cost that counts the product's operations."""
     if cores is None or cores.split:
         return "product_flops"

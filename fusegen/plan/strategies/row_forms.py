@@ -10,7 +10,8 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.group import Context
-from fusegen.plan.kernels import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping, RowProgram
+from fusegen.plan.kernels.row_program import RowProgram
+from fusegen.plan.kernels.rows import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping
 from fusegen.plan.phases import loads_of
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
 

@@ -1,0 +1,25 @@
+"""Elementwise kernels: each thread works on neighbouring elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.base import KernelPlan
+from fusegen.plan.kernels.stores import Store
+
+
+@dataclass(frozen=True)
+class ElementwisePlan(KernelPlan):
+    """One thread for `vector` neighbouring elements of the `count` positions `index` runs over."""
+
+    index: Integer
+    count: Integer
+    stores: tuple[Store, ...]
+    vector: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return tuple(store.buffer for store in self.stores)

@@ -1,0 +1,54 @@
+"""What a matrix product's kernel does with a finished tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.row_program import RowProgram
+from fusegen.plan.kernels.stores import Store
+
+
+@dataclass(frozen=True)
+class ElementEpilogue:
+    """Each thread finishes the elements it accumulated, in registers."""
+
+    stores: tuple[Store, ...]
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return tuple(store.buffer for store in self.stores)
+
+
+@dataclass(frozen=True)
+class GroupEpilogue:
+    """The tile goes through shared memory; its rows are groups of `width` columns of the product,
+    each wholly inside one tile. `lanes` threads share a group."""
+
+    program: RowProgram
+    width: int
+    lanes: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
+
+
+@dataclass(frozen=True)
+class PartialEpilogue:
+    """The tile leaves, for each row and each `width` of its columns, the states of reductions over
+    them; the product itself is not stored. `lanes` threads share a row."""
+
+    program: RowProgram
+    width: int
+    lanes: int
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
+
+
+Epilogue = ElementEpilogue | GroupEpilogue | PartialEpilogue

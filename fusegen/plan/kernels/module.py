@@ -1,0 +1,32 @@
+"""Everything that one call of a module does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowPlan
+
+Step = ElementwisePlan | RowPlan | ProductPlan | ConvolutionPlan | LibraryPlan
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """Everything one call of the module does: `steps` in order, from `arguments` to `results`.
+
+    `graph` is what was planned, with names for sizes that are sums. `results` are the buffers
+    behind its roots, in their order; `workspaces` are allocated for the call.
+    """
+
+    graph: Graph
+    dtype: DType
+    arguments: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    workspaces: tuple[Buffer, ...]
+    steps: tuple[Step, ...]

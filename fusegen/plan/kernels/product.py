@@ -1,0 +1,78 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Load
+from fusegen.plan.kernels.base import KernelPlan
+from fusegen.plan.kernels.epilogues import Epilogue
+from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, WgmmaForm
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The block tile of a matrix product: `rows` x `columns` of the result, `depth` of K a step.
+
+    `used_columns` of the columns are kept: the largest multiple of the group size, where an
+    epilogue works on groups of columns.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    used_columns: int
+
+    @property
+    def pitch(self) -> int:
+        """Elements from row to row of a tile in shared memory: an odd number spreads a column over
+        all banks."""
+        return self.columns + 1
+
+
+@dataclass(frozen=True)
+class ProductAxes:
+    """The loop variables of a matrix product: batch, row, column and depth, over their sizes."""
+
+    batch: Integer
+    row: Integer
+    column: Integer
+    depth: Integer
+    batches: Integer
+    rows: Integer
+    columns: Integer
+    depths: Integer
+
+
+@dataclass(frozen=True)
+class ProductPlan(KernelPlan):
+    """A batched matrix product on a shared-memory tile, and what is done with each element.
+
+    `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
+    column); the flags tell whether neighbours in depth are neighbours in memory. Where
+    `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
+    devices that allow it; `narrow` stands in for `tensor_cores` where that has too few tiles for
+    the device.
+    """
+
+    axes: ProductAxes
+    left: Load
+    right: Load
+    left_depth_contiguous: bool
+    right_depth_contiguous: bool
+    accumulator: DType
+    tile: Tile
+    epilogue: Epilogue
+    tensor_cores: WgmmaForm | None = None
+    narrow: WgmmaForm | None = None
+    skinny: SkinnyForm | None = None
+    mma: MmaForm | None = None
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        split = self.tensor_cores.split if self.tensor_cores else None
+        return (*self.epilogue.written, *(split.written if split else ()))

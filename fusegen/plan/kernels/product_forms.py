@@ -1,0 +1,52 @@
+"""The forms of a matrix product that suit only some devices or shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.plan.kernels.split_product import Split
+from fusegen.plan.matrix_views import MatrixView
+
+
+@dataclass(frozen=True)
+class WgmmaForm:
+    """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
+    `depth` of K a step, with `stages` steps of operands in flight. With `split` the operands are
+    float16 parts of those of the product.
+
+    Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time. wgmma
+    leaves it 2; for more, the right operand's lines are exchanged within its tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    neighbours: int
+    left: MatrixView
+    right: MatrixView
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class SkinnyForm:
+    """The form of a product for few rows: a block reads `columns` columns of the right operand
+    once, over the whole depth. There is one kernel for each of `rows`, the most rows it takes."""
+
+    rows: tuple[int, ...]
+    columns: int
+    left: MatrixView
+    right: MatrixView
+
+
+@dataclass(frozen=True)
+class MmaForm:
+    """The form of a product for tensor cores without warpgroup products: `rows` x `columns` of the
+    result a block, `depth` of K a step, with `stages` steps of operands in flight."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    left: MatrixView
+    right: MatrixView

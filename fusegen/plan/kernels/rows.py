@@ -1,0 +1,97 @@
+"""Row kernels: reductions along rows, and the ways to map rows to threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.base import KernelPlan
+from fusegen.plan.kernels.row_program import RowProgram
+
+
+class RowMapping(Enum):
+    """Which threads share a row."""
+
+    WARP = "a part of a warp a row"
+    BLOCK = "a block a row"
+    CLUSTER = "a cluster of blocks a row"
+    OUTER = "neighbouring threads on neighbouring rows"  # for columns that lie far apart
+
+
+# Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
+BUSY_THREADS = 1024
+BUSY_BYTES = 128
+# Where a thread keeps sums over rows beside a row: 128 registers each.
+SUMMING_THREADS = 512
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """One way to work on rows of at most `most_columns`, or of any length.
+
+    `lanes` threads share a row and a block has `threads` of them; where a row has more, as many
+    neighbouring blocks are a cluster. A thread handles `steps` vectors of neighbouring columns
+    at once, in registers: its whole share of a row of at most `most_columns`, so that what one
+    phase keeps for the next stays there. `is_exact` tells that every row fills all of them.
+    """
+
+    program: RowProgram
+    mapping: RowMapping
+    lanes: int
+    threads: int
+    steps: int
+    most_columns: int | None = None
+    is_exact: bool = False
+
+    @property
+    def rows_a_block(self) -> int:
+        """How many rows a block works on at once."""
+        return max(1, self.threads // self.lanes)
+
+    @property
+    def least_blocks(self) -> int:
+        """How many blocks a multiprocessor should hold, which bounds a thread's registers: where
+        what is kept takes half of them."""
+        if self.most_columns is None:
+            return 1
+        if self.program.sums:
+            return max(1, SUMMING_THREADS // self.threads)
+        if self.most_columns // self.lanes * self.program.kept_bytes > BUSY_BYTES:
+            return 1
+        return max(1, BUSY_THREADS // self.threads)
+
+    @property
+    def cluster(self) -> int:
+        """How many blocks share a row."""
+        return max(1, self.lanes // self.threads)
+
+
+@dataclass(frozen=True)
+class RowPlan(KernelPlan):
+    """Reductions along rows, with what comes before and after them.
+
+    The launcher takes the first of `forms` that fits the rows and the device; the last one always
+    does. Each thread handles `vector` neighbouring columns at a time, or fewer where that does not
+    divide the columns or one of the sizes `even`. With `parts` above 1, that
+    many blocks share a row and leave partial states, which a second kernel merges in a fixed order.
+    A program with sums over rows is launched as `blocks` blocks, or clusters, whatever the rows:
+    each thread then meets the same columns again in every row that it works on.
+    """
+
+    forms: tuple[RowForm, ...]
+    vector: int
+    even: tuple[Integer, ...] = ()
+    parts: int = 1
+    blocks: int | None = None
+
+    @property
+    def program(self) -> RowProgram:
+        """What the first form does: the others differ from it in what they keep."""
+        return self.forms[0].program
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffers it fills."""
+        return self.program.written
