@@ -22,6 +22,20 @@ STORAGE = {
     DType.FLOAT64: "double",
 }
 
+# The names that PyTorch's `ScalarType` has for them.
+SCALAR_TYPES = {
+    DType.BOOL: "Bool",
+    DType.UINT8: "Byte",
+    DType.INT8: "Char",
+    DType.INT16: "Short",
+    DType.INT32: "Int",
+    DType.INT64: "Long",
+    DType.FLOAT16: "Half",
+    DType.BFLOAT16: "BFloat16",
+    DType.FLOAT32: "Float",
+    DType.FLOAT64: "Double",
+}
+
 
 def storage_type(dtype: DType) -> str:
     """The C++ type of an element in memory."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.codegen.environment import environment
-from fusegen.codegen.host import LAST_BIT
 from fusegen.codegen.names import Names
 from fusegen.codegen.python_gradients import (
     EmptyText,
@@ -20,6 +19,7 @@ from fusegen.codegen.python_gradients import (
 from fusegen.codegen.python_layers import member_statements
 from fusegen.codegen.python_mode import Mode, dtype_texts, follower
 from fusegen.codegen.python_reference import FunctionText, empty_text, reference_text, result_type
+from fusegen.codegen.wanted import LAST_BIT
 from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.ops.twin import literal

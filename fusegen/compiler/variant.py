@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen import resources
+from fusegen.codegen.binding import binding_source
 from fusegen.codegen.cuda import cuda_source
-from fusegen.codegen.host import binding_source
 from fusegen.codegen.python_module import shown_name
 from fusegen.codegen.python_reference import reference_text
 from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan

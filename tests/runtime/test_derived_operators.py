@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fusegen.codegen.host import wanted_bit
+from fusegen.codegen.wanted import wanted_bit
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
 from tests.modules import derived, form_for, generated, load, operators

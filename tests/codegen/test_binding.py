@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
+from fusegen.codegen.binding import binding_source
 from fusegen.codegen.cuda import cuda_source
-from fusegen.codegen.host import binding_source
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.compiler.variant import Variant, VariantKey, make_variant
 from fusegen.frontend import Source

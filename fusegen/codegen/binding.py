@@ -6,47 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from fusegen.codegen.c_text import integer
+from fusegen.codegen.c_text import SCALAR_TYPES, integer
+from fusegen.codegen.count_checks import CountCheck, count_checks
 from fusegen.codegen.environment import environment, tidy
+from fusegen.codegen.given_sizes import deciding_first, in_given_sizes
 from fusegen.codegen.kernel_text import Signature
+from fusegen.codegen.library_call import library_arguments
 from fusegen.codegen.names import Names
-from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import AttributeValue, Graph, Shape, topological
-from fusegen.ir.integers import Atom, Integer, Symbol, product
-from fusegen.ops.operands import by_parameter
-from fusegen.ops.record import LibraryCall, Monoid, Parameter, ParameterKind, Reduction
+from fusegen.codegen.wanted import wants_any
+from fusegen.ir.graph import Shape
+from fusegen.ir.integers import Atom, Integer, Symbol
+from fusegen.ops.record import LibraryCall
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan, Step
-from fusegen.plan.labels import labels_of
 from fusegen.plan.sizes import definitions
-
-SCALAR_TYPES = {
-    DType.BOOL: "Bool",
-    DType.UINT8: "Byte",
-    DType.INT8: "Char",
-    DType.INT16: "Short",
-    DType.INT32: "Int",
-    DType.INT64: "Long",
-    DType.FLOAT16: "Half",
-    DType.BFLOAT16: "BFloat16",
-    DType.FLOAT32: "Float",
-    DType.FLOAT64: "Double",
-}
-
-# Operations that refuse to look for an extreme where there is nothing to choose from (a softmax,
-# which looks for one too, has no result there), and how they do it.
-EXTREMES = frozenset({"amax", "amin", "argmax", "argmin", "norm"})
-CHOOSING = frozenset({Monoid.MAXIMUM, Monoid.MINIMUM, Monoid.ARGMAX, Monoid.ARGMIN})
 
 # The names that the skeleton `binding.cpp.j2` uses itself.
 SKELETON = frozenset(
     {"fusegen", "library", "run", "Run", "ScalarType", "Size", "Tensor", "std", "wanted"}
 )
-
-# The last bit of an int64 that `wanted` uses: it stands for all results from there on.
-LAST_BIT = 62
 
 
 @dataclass(frozen=True)
@@ -113,7 +92,7 @@ def binding_source(
     each channel of a batch norm in training has, by the layer's path.
 
     With `needs`, which tells for each step the results that depend on it, the operator takes a last
-    argument `wanted`, whose bits (see `wanted_bit`) choose results: steps that none of these needs
+    argument `wanted`, whose bits (see `wanted.py`) choose results: steps that none of these needs
     are left out, and the other results are empty tensors of shape [0].
     """
     writer = _Writer.of(plan, launchers, operator, chooses=needs is not None)
@@ -129,7 +108,7 @@ def binding_source(
         schema.append("int wanted")
         operators = [operator]
         results = [
-            f"run.chosen({_condition(frozenset({i}))}, {name}, ScalarType::{SCALAR_TYPES[b.dtype]})"
+            f"run.chosen({wants_any(frozenset({i}))}, {name}, ScalarType::{SCALAR_TYPES[b.dtype]})"
             for i, (name, b) in enumerate(zip(results, plan.results, strict=True))
         ]
     text = BindingText(
@@ -142,13 +121,9 @@ def binding_source(
         parameters=tuple(parameters),
         arguments=tuple(names),
         checks=tuple(
-            writer.check(b, shown[b.name], names[0]) for b in _deciding_first(plan.arguments)
+            writer.check(b, shown[b.name], names[0]) for b in deciding_first(plan.arguments)
         ),
-        count_checks=(
-            *(writer.count_check("batch", layer, count) for layer, count in batches.items()),
-            *(writer.count_check("extreme", *found) for found in _extremes(plan.graph)),
-            *(writer.count_check("window", *found) for found in _windows(plan)),
-        ),
+        count_checks=tuple(writer.count_check(c) for c in count_checks(plan, batches)),
         variables=tuple(writer.variables[b.name] for step in plan.steps for b in step.written)
         if writer.chooses
         else (),
@@ -164,22 +139,9 @@ def binding_source(
     return tidy(environment().get_template("binding.cpp.j2").render(text=text))
 
 
-def wanted_bit(result: int) -> int:
-    """The bit of `wanted` that asks for the result at that position."""
-    return 1 << min(result, LAST_BIT)
-
-
-def _condition(results: frozenset[int]) -> str:
-    """Whether one of the results is wanted."""
-    bits = 0
-    for result in results:
-        bits |= wanted_bit(result)
-    return f"wanted & {hex(bits)}"
-
-
 def _needed(step: int, needs: tuple[frozenset[int], ...] | None, results: int) -> str | None:
     """The condition of a step; one that all results need has none."""
-    return None if needs is None or len(needs[step]) == results else _condition(needs[step])
+    return None if needs is None or len(needs[step]) == results else wants_any(needs[step])
 
 
 def _steps(steps: list[tuple[str, ...]], conditions: list[str | None]) -> tuple[StepText, ...]:
@@ -210,7 +172,9 @@ class _Writer:
         names = Names({operator, *SKELETON})
         buffers = (*plan.arguments, *plan.results, *plan.workspaces)
         variables = {buffer.name: names.fresh(buffer.name) for buffer in buffers}
-        found = {s for b in plan.arguments for size in b.shape for s in _given(size).symbols()}
+        found = {
+            s for b in plan.arguments for size in b.shape for s in in_given_sizes(size).symbols()
+        }
         given = tuple(sorted(found, key=lambda s: s.name))
         passed = [symbol for launcher in launchers.values() for symbol in launcher.sizes]
         sizes = [size for buffer in buffers for size in buffer.shape]
@@ -241,16 +205,16 @@ class _Writer:
 
     def check(self, buffer: Buffer, shown: str, first: str) -> str:
         """The check of an argument; the first to have a symbolic size decides it."""
-        sizes = self._sizes(tuple(map(_given, buffer.shape)))
+        sizes = self._sizes(tuple(map(in_given_sizes, buffer.shape)))
         dtype = SCALAR_TYPES[buffer.dtype]
         variable = self.variables[buffer.name]
         return (
             f'fusegen::check_tensor("{shown}", {variable}, {first}, ScalarType::{dtype}, {sizes});'
         )
 
-    def count_check(self, kind: str, name: str, count: Integer) -> str:
+    def count_check(self, check: CountCheck) -> str:
         """The check of how many values something is computed from."""
-        return f'fusegen::check_{kind}("{name}", {integer(count, self.symbols)});'
+        return f'fusegen::check_{check.kind}("{check.name}", {integer(check.count, self.symbols)});'
 
     def statements(self, step: Step, launchers: Mapping[str, Signature]) -> tuple[str, ...]:
         """The memory a step writes to, and its launch or call."""
@@ -288,17 +252,7 @@ class _Writer:
     def _library_call(self, step: LibraryPlan) -> str:
         operation = step.node.operation
         assert isinstance(operation, LibraryCall)
-        operands = by_parameter(operation.parameters, step.operands, step.node.attributes)
-        arguments = [f'"{operation.aten}"']
-        for parameter in operation.parameters:
-            buffers = operands.get(parameter.name)
-            if buffers:
-                (variable,) = (self.variables[buffer.name] for buffer in buffers)
-                optional = parameter.kind is ParameterKind.OPTIONAL_TENSOR
-                arguments.append(f"std::optional<Tensor>({variable})" if optional else variable)
-            else:
-                arguments.append(_argument(parameter, step.node.attributes[parameter.name]))
-        passed = ",\n        ".join(arguments)
+        passed = ",\n        ".join(library_arguments(step, self.variables))
         several = f"<{operation.results}, {operation.result}>" if operation.results > 1 else ""
         called = f"run.library{several}(\n        {passed})"
         result = self.results.get(step.result.name)
@@ -306,75 +260,3 @@ class _Writer:
             sizes = self._sizes(result.shape)
             called = f"torch::stable::view({called}, {sizes})"
         return self._assigned(step.result, called)
-
-
-def _given(size: Integer) -> Integer:
-    """A size in terms of those that tensors decide, none of them defined by others."""
-    defined = {s: s.definition for s in size.symbols() if s.definition is not None}
-    return _given(size.substitute(defined)) if defined else size
-
-
-def _deciding_first(arguments: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """The arguments in an order in which those that decide a size come before those that have a
-    sum or a multiple of it; in their own order otherwise."""
-    rest, order = list(arguments), list[Buffer]()
-    decided: set[Symbol] = set()
-    while rest:
-        chosen = next((b for b in rest if _derived_from(b) <= decided), rest[0])
-        rest.remove(chosen)
-        order.append(chosen)
-        sizes = map(_given, chosen.shape)
-        decided |= {s for size in sizes for s in size.symbols() if size == Integer.of_atom(s)}
-    return tuple(order)
-
-
-def _derived_from(buffer: Buffer) -> set[Symbol]:
-    """The sizes of which a tensor has sums or multiples."""
-    sizes = map(_given, buffer.shape)
-    return {s for size in sizes for s in size.symbols() if size != Integer.of_atom(s)}
-
-
-def _extremes(graph: Graph) -> tuple[tuple[str, Integer], ...]:
-    """The operations that choose one of their operand's elements, and from how many, where that
-    is known only at run time."""
-    found: dict[tuple[str, Integer], None] = {}
-    for node in topological(graph.roots):
-        if not isinstance(node.operation, Reduction) or node.written_as not in EXTREMES:
-            continue
-        if node.operation.monoid in CHOOSING:
-            shape = node.operands[0].shape
-            count = product(shape[dim] for dim in node.attributes.integers("dims"))
-            if count.constant is None:
-                found[node.written_as, count] = None
-    return tuple(found)
-
-
-def _windows(plan: ModulePlan) -> tuple[tuple[str, Integer], ...]:
-    """The convolutions that kernels of the plan compute, and the sizes of their results that are
-    known only at run time: a library's convolution refuses an input that is too small itself."""
-    found: dict[tuple[str, Integer], None] = {}
-    for step in plan.steps:
-        if isinstance(step, ConvolutionPlan):
-            (node,) = (n for n in step.covers if isinstance(n.operation, LibraryCall))
-            for size in (step.axes.height, step.axes.width):
-                if size.constant is None:
-                    found[str(labels_of((node,))[0]), size] = None
-    return tuple(found)
-
-
-def _argument(parameter: Parameter, value: AttributeValue) -> str:
-    """An argument of a PyTorch operator that is no tensor."""
-    if value is None:
-        return "std::nullopt"
-    if parameter.kind is ParameterKind.FLAG:
-        return "true" if value else "false"
-    if parameter.kind is ParameterKind.INTEGERS:
-        items = value if isinstance(value, tuple) else (value,)
-        return f"std::vector<int64_t>{{{', '.join(map(str, items))}}}"
-    if parameter.kind is ParameterKind.FLAGS:
-        assert isinstance(value, tuple)
-        flags = ", ".join("true" if flag else "false" for flag in value)
-        return f"std::array<bool, {len(value)}>{{{flags}}}"
-    assert isinstance(value, int), f"an operator's argument {parameter.name} = {value!r}"
-    number = f"int64_t({value})"
-    return f"std::optional<int64_t>({number})" if parameter.default is None else number

@@ -1,0 +1,65 @@
+"""What must have elements to be computed from, where their number is known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.ir.graph import Graph, topological
+from fusegen.ir.integers import Integer, product
+from fusegen.ops.record import LibraryCall, Monoid, Reduction
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.labels import labels_of
+
+# Operations that refuse to look for an extreme where there is nothing to choose from (a softmax,
+# which looks for one too, has no result there), and how they do it.
+EXTREMES = frozenset({"amax", "amin", "argmax", "argmin", "norm"})
+CHOOSING = frozenset({Monoid.MAXIMUM, Monoid.MINIMUM, Monoid.ARGMAX, Monoid.ARGMIN})
+
+
+@dataclass(frozen=True)
+class CountCheck:
+    """The check that `count` values are enough for what the user calls `name`: `check_<kind>` in
+    the binding's header refuses others."""
+
+    kind: str
+    name: str
+    count: Integer
+
+
+def count_checks(plan: ModulePlan, batches: Mapping[str, Integer]) -> tuple[CountCheck, ...]:
+    """The checks that a plan needs; `batches` has how many values each channel of a batch norm in
+    training has, by the layer's path."""
+    return (
+        *(CountCheck("batch", layer, count) for layer, count in batches.items()),
+        *_extremes(plan.graph),
+        *_windows(plan),
+    )
+
+
+def _extremes(graph: Graph) -> tuple[CountCheck, ...]:
+    """The operations that choose one of their operand's elements, and from how many."""
+    found: dict[CountCheck, None] = {}
+    for node in topological(graph.roots):
+        if not isinstance(node.operation, Reduction) or node.written_as not in EXTREMES:
+            continue
+        if node.operation.monoid in CHOOSING:
+            shape = node.operands[0].shape
+            count = product(shape[dim] for dim in node.attributes.integers("dims"))
+            if count.constant is None:
+                found[CountCheck("extreme", node.written_as, count)] = None
+    return tuple(found)
+
+
+def _windows(plan: ModulePlan) -> tuple[CountCheck, ...]:
+    """The convolutions that kernels of the plan compute, and the sizes of their results: a
+    library's convolution refuses an input that is too small itself."""
+    found: dict[CountCheck, None] = {}
+    for step in plan.steps:
+        if isinstance(step, ConvolutionPlan):
+            (node,) = (n for n in step.covers if isinstance(n.operation, LibraryCall))
+            for size in (step.axes.height, step.axes.width):
+                if size.constant is None:
+                    found[CountCheck("window", str(labels_of((node,))[0]), size)] = None
+    return tuple(found)
