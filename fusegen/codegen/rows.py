@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
+from fusegen.codegen.row_cache import RegisterSlots
+from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
@@ -103,9 +105,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         Slot(scope.names.fresh(f"cache_{number}"), compute_type(dtype))
         for number, dtype in enumerate(form.program.slots)
     )
-    program = program_text(
-        form.program,
-        scope,
+    how = RowLoop(
         vector=plan.vector,
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
         merge=_merge(form),
@@ -115,6 +115,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         keeps_sums=form.most_columns is not None,
         joins=form.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER),
     )
+    program = program_text(form.program, scope, how)
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"
     elements = form.steps * plan.vector

@@ -8,7 +8,9 @@ from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
-from fusegen.codegen.phases import ProgramText, RegisterSlots, program_text
+from fusegen.codegen.row_cache import RegisterSlots
+from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.statements import Statements
@@ -179,14 +181,13 @@ def _program(
             return f"{extra[slot - 1].name}[block * {neighbours} + element]"
         return _accumulator(f"(group * {blocks} + block)" if blocks > 1 else "group", neighbours)
 
-    return program_text(
-        epilogue.program,
-        scope,
+    how = RowLoop(
         vector=neighbours,
         slots=RegisterSlots(element),
         merge=f"reduce_lanes<{lanes}>({{}})",
         guard=GUARD,
     )
+    return program_text(epilogue.program, scope, how)
 
 
 def _accumulator(block: str, neighbours: int) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.loops import scalar_load
-from fusegen.codegen.phases import MemorySlots, ProgramText, program_text
+from fusegen.codegen.row_cache import MemorySlots
+from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
@@ -95,13 +97,12 @@ def row_epilogue(
     width = tile.columns if isinstance(epilogue, PartialEpilogue) else epilogue.width
     groups = 1 if is_partial else tile.used_columns // width
     within = "first_column - tile_first_column" if is_partial else f"group * {width} + first_column"
-    program = program_text(
-        epilogue.program,
-        scope,
+    how = RowLoop(
         vector=1,
         slots=MemorySlots(lambda slot: f"{slots[slot].name} + tile_row * {pitch} + {within}"),
         merge=f"reduce_lanes<{epilogue.lanes}>({{}})",
     )
+    program = program_text(epilogue.program, scope, how)
     return RowEpilogueText(program, slots, used, pitch, epilogue.lanes, groups, width, is_partial)
 
 

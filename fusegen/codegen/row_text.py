@@ -1,0 +1,97 @@
+"""The parts of a row program's text, which the skeletons put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.loops import LoadAhead
+from fusegen.codegen.names import mentions
+
+
+@dataclass(frozen=True)
+class ResultText:
+    """A reduction's result: the variable, its type, and its value once the states are merged."""
+
+    name: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
+class ReductionText:
+    """One state: its variable and type, the expression that merges all threads' states, and the
+    results it holds. The statement that feeds it stands in the body."""
+
+    state: str
+    type: str
+    merged: str
+    results: tuple[ResultText, ...]
+
+
+@dataclass(frozen=True)
+class PhaseText:
+    """One pass over the columns: `prelude` is computed once a row, ahead of the loop, and `merging`
+    are the statements behind it that bring all threads' states together.
+
+    `stores` tells that it leaves something of each column.
+    """
+
+    prelude: tuple[str, ...]
+    reductions: tuple[ReductionText, ...]
+    merging: tuple[str, ...]
+    before: tuple[str, ...]
+    body: tuple[str, ...]
+    after: tuple[str, ...]
+    needs_column: bool
+    needs_row: bool
+    loads: tuple[LoadAhead, ...]
+    stores: bool
+
+
+@dataclass(frozen=True)
+class StateText:
+    """Where a part's state goes: `target[position] = state`, `bytes` each."""
+
+    target: str
+    type: str
+    state: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SumText:
+    """Sums over rows: the array of a thread's vectors, an element's type, and where they go."""
+
+    name: str
+    type: str
+    target: str
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    """A row program's text: its phases, what is computed and stored once a row, its states, its
+    sums over rows."""
+
+    phases: tuple[PhaseText, ...]
+    row_lines: tuple[str, ...]
+    row_stores: tuple[str, ...]
+    states: tuple[StateText, ...]
+    sums: tuple[SumText, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All statements, in order."""
+        lines: list[str] = []
+        for phase in self.phases:
+            lines += [*phase.prelude, *(load.value for load in phase.loads)]
+            lines += [*phase.before, *phase.body, *phase.after]
+        return (*lines, *self.row_lines, *self.row_stores)
+
+    def needs(self, variable: str) -> bool:
+        """Whether a loop variable occurs in the text."""
+        return mentions(self.lines, variable)
+
+    @property
+    def needs_row(self) -> bool:
+        """Whether the variable `row` occurs in the text."""
+        return bool(self.states) or self.needs("row")
