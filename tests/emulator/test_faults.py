@@ -11,6 +11,7 @@ import pytest
 
 from fusegen.emulator import EmulatorRuntime
 from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_place
+from tests.emulator.planted_faults import assert_found_under_every_seed
 
 SEEDS = range(12)
 
@@ -139,15 +140,15 @@ def test_right_kernel_is_clean(
 def test_checker_finds_fault_under_every_seed(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, name: str, fault: str, says: str
 ) -> None:
-    kernel = load_kernel(name, fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report = LAUNCHES[name](runtime, kernel)
-        assert report is not None
-        assert re.search(says, report)
-        assert fault_place(name, fault) in report
-        assert runtime.error_text() == report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        name,
+        fault,
+        says,
+        lambda kernel: LAUNCHES[name](runtime, kernel),
+        SEEDS,
+    )
 
 
 @pytest.mark.parametrize(("name", "fault", "says"), SYNCHRONISATION_FAULTS)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_places
+from tests.emulator.kernel_library import Kernel, LoadKernel, expose
+from tests.emulator.planted_faults import SEEDS, assert_found_under_every_seed
 
-SEEDS = range(10)
 SIZES = (200, 264, 136)  # no multiple of a tile's sides
 
 
@@ -76,14 +74,14 @@ FAULTS = [
 def test_checker_finds_fault_under_every_seed(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("hopper_product", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = multiply(runtime, kernel, sizes=(130, 136, 392))
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("hopper_product", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "hopper_product",
+        fault,
+        says,
+        lambda kernel: multiply(runtime, kernel, sizes=(130, 136, 392))[0],
+    )
 
 
 # The same in a cluster.
@@ -98,14 +96,14 @@ CLUSTER_FAULTS = [
 def test_checker_finds_fault_of_clusters_under_every_seed(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("hopper_product", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = multiply(runtime, kernel, (130, 136, 392), entry="run_cluster")
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("hopper_product", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "hopper_product",
+        fault,
+        says,
+        lambda kernel: multiply(runtime, kernel, (130, 136, 392), entry="run_cluster")[0],
+    )
 
 
 def test_missing_wait_shows_without_checker_as_wrong_value(

@@ -10,8 +10,8 @@ import pytest
 
 from fusegen.emulator import EmulatorRuntime
 from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_places
+from tests.emulator.planted_faults import SEEDS, assert_found_under_every_seed
 
-SEEDS = range(10)
 TILE = 16
 
 
@@ -76,14 +76,14 @@ def test_tiles_at_the_edges(
 def test_faults_of_copies(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("hopper_tensor_map", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = move_tile(runtime, kernel, (0, 0), (0, 0))
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("hopper_tensor_map", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "hopper_tensor_map",
+        fault,
+        says,
+        lambda kernel: move_tile(runtime, kernel, (0, 0), (0, 0))[0],
+    )
 
 
 @pytest.mark.parametrize("to", [(-1, 0), (0, -16)])
@@ -144,14 +144,14 @@ def test_tiles_of_five_dimensions(
 def test_faults_of_copies_of_five_dimensions(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("hopper_tensor_map", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = bring_tile(runtime, kernel, (0, 0, 0, 0, 0))
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("hopper_tensor_map", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "hopper_tensor_map",
+        fault,
+        says,
+        lambda kernel: bring_tile(runtime, kernel, (0, 0, 0, 0, 0))[0],
+    )
 
 
 NONE, ADDRESS, STRIDE, SIZE, BOX, SWIZZLE = range(6)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_places
+from tests.emulator.kernel_library import Kernel, LoadKernel, expose
+from tests.emulator.planted_faults import assert_found_under_every_seed
 
-SEEDS = range(10)
 BATCHES = 2
 
 # Type, N, whether A and B are MN-major: as the kernel's choices stand.
@@ -89,14 +87,14 @@ FAULTS = [
 def test_checker_finds_fault_under_every_seed(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("hopper_wgmma", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = multiply(runtime, kernel, choice=3)
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("hopper_wgmma", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "hopper_wgmma",
+        fault,
+        says,
+        lambda kernel: multiply(runtime, kernel, choice=3)[0],
+    )
 
 
 def test_sums_used_early_are_nan_without_checker(

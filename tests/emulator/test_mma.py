@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from fusegen.emulator import EmulatorRuntime
 from tests.emulator.kernel_library import Kernel, LoadKernel, expose, fault_places
-
-SEEDS = range(10)
+from tests.emulator.planted_faults import SEEDS, assert_found_under_every_seed
 
 
 def multiply(
@@ -53,14 +50,14 @@ def test_product(runtime: EmulatorRuntime, load_kernel: LoadKernel, entry: str, 
 def test_checker_finds_fault_under_every_seed(
     runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str, says: str
 ) -> None:
-    kernel = load_kernel("mma_product", fault, check=True)
-    for seed in SEEDS:
-        runtime.forget_all()
-        runtime.configure(seed, check=True)
-        report, _, _ = multiply(runtime, kernel)
-        assert report is not None
-        assert re.search(says, report), report
-        assert any(place in report for place in fault_places("mma_product", fault)), report
+    assert_found_under_every_seed(
+        runtime,
+        load_kernel,
+        "mma_product",
+        fault,
+        says,
+        lambda kernel: multiply(runtime, kernel)[0],
+    )
 
 
 def test_missing_copy_wait_shows_without_checker_as_wrong_value(
