@@ -8,7 +8,7 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import ZERO, Atom
-from fusegen.plan.matrix_views import Major, MatrixView, run_stride
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from fusegen.codegen.matrix_text import MatrixText, matrix_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
 from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.product_forms import MmaForm
-from fusegen.plan.matrix_views import Major, MatrixView
 
 WARP = 32
 WARP_TILE = 32

@@ -9,10 +9,10 @@ from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
-from fusegen.plan.matrix_views import Major, MatrixView, run_stride
 from fusegen.plan.tensor_cores import LANES, PAIR, SWIZZLE_BYTES
 
 

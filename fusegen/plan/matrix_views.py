@@ -1,60 +1,26 @@
-"""Operands of a matrix product as matrices in memory, with strides known at run time or before."""
+"""Whether the operands of a matrix product are matrices in memory, with strides known at run time
+or before."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from fusegen.ir.integers import ONE, ZERO, Integer, Symbol
-from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.buffers import BufferRole
 from fusegen.plan.coordinates import flatten
 from fusegen.plan.expressions import Load
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
+from fusegen.plan.kernels.product import ProductAxes
 
 
-class Major(Enum):
-    """Which neighbours of an operand are neighbours in memory; a line is a row of the left operand
-    or a column of the right one."""
-
-    DEPTH = "those in depth"
-    LINE = "those of neighbouring lines"
-
-
-@dataclass(frozen=True)
-class MatrixView:
-    """An operand as matrices in memory: element (batch, line, depth) lies at `base +
-    batch * batch_stride + line * line_stride + depth * depth_stride`, in elements.
-
-    A tensor handed in may have any strides. Its dims are then taken in runs, each of which must
-    move through memory like one dim; `runs` are the ends of the runs, and the symbol
-    `run_stride(i)` stands for the i-th one's stride. Other buffers are contiguous and have no runs.
-    `major` is where the neighbours are if the tensor is contiguous.
-    """
-
-    buffer: Buffer
-    base: Integer
-    batch_stride: Integer
-    line_stride: Integer
-    depth_stride: Integer
-    major: Major
-    runs: tuple[int, ...]
-
-    @property
-    def inner_stride(self) -> Integer:
-        """The stride that must be 1."""
-        return self.depth_stride if self.major is Major.DEPTH else self.line_stride
-
-    @property
-    def outer_stride(self) -> Integer:
-        """The stride from one run of neighbours to the next."""
-        return self.line_stride if self.major is Major.DEPTH else self.depth_stride
+def operand_views(
+    left: Load, right: Load, axes: ProductAxes
+) -> tuple[MatrixView, MatrixView] | None:
+    """The operands as matrices, or None where one of them is none."""
+    left_view = _matrix_view(left, axes.batch, axes.row, axes.depth)
+    right_view = _matrix_view(right, axes.batch, axes.column, axes.depth)
+    return None if left_view is None or right_view is None else (left_view, right_view)
 
 
-def run_stride(run: int) -> Symbol:
-    """What stands for the stride of a view's i-th run of dims."""
-    return Symbol(f"stride of run {run}")
-
-
-def matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
+def _matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
     """The load as a matrix, or None where its address is not linear in batch, line and depth or
     has neighbours in neither line nor depth."""
     axes = (batch.alone, line.alone, depth.alone)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan.expressions import Load
+from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import SkinnyForm
-from fusegen.plan.matrix_views import Major, matrix_view
+from fusegen.plan.matrix_views import operand_views
 
 # An element of the right operand meets each row in a multiplication outside the tensor cores, which
 # keeps up with memory to about this many rows: 16 of float32. The 16-bit types come twice as fast,
@@ -32,11 +33,10 @@ def skinny_form(
     count = axes.rows.constant
     if count is not None:
         rows = tuple(most for most in rows if count <= most)[:1]
-    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
-    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
-    if not rows or left_view is None or right_view is None or left_view.major is not Major.DEPTH:
+    views = operand_views(left, right, axes)
+    if not rows or views is None or views[0].major is not Major.DEPTH:
         return None
     for columns in (COLUMNS, WIDE_COLUMNS):
         if width is None or columns == width or (columns % width == 0 and not is_partial):
-            return SkinnyForm(rows, columns, left_view, right_view)
+            return SkinnyForm(rows, columns, *views)
     return None

@@ -12,10 +12,11 @@ from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.expressions import Load
 from fusegen.plan.group import Context
+from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.split_product import Split, SplitOperand, WideForm
-from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
+from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS, neighbours_of
 
 # Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
@@ -101,12 +102,11 @@ def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -
 
 def _wide_form(left: Load, right: Load, axes: ProductAxes, width: int | None) -> WideForm | None:
     """The form for tiles that float16 parts cannot represent, or None where there is none."""
-    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
-    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
-    if left_view is None or right_view is None or (width is not None and WIDE_COLUMNS % width):
+    views = operand_views(left, right, axes)
+    if views is None or (width is not None and WIDE_COLUMNS % width):
         return None
-    neighbours = neighbours_of(right_view, axes.columns, left.dtype)
-    return WideForm(WIDE_ROWS, WIDE_COLUMNS, neighbours, left_view, right_view)
+    neighbours = neighbours_of(views[1], axes.columns, left.dtype)
+    return WideForm(WIDE_ROWS, WIDE_COLUMNS, neighbours, *views)
 
 
 def _pays(axes: ProductAxes, context: Context) -> bool:

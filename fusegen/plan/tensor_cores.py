@@ -8,9 +8,10 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Load
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
+from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import MmaForm, WgmmaForm
-from fusegen.plan.matrix_views import Major, MatrixView, matrix_view
+from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
@@ -52,11 +53,10 @@ def tensor_cores(
     as_tf32 = left.dtype is DType.FLOAT32 and precision is Precision.HIGH
     if left.dtype not in TENSOR_DTYPES and not as_tf32:
         return None
-    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
-    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
-    if left_view is None or right_view is None:
+    views = operand_views(left, right, axes)
+    if views is None:
         return None
-    if as_tf32 and not left_view.major is right_view.major is Major.DEPTH:
+    if as_tf32 and any(view.major is not Major.DEPTH for view in views):
         return None  # wgmma reads no other TF32 operands
     if width is not None and width % BLOCK_COLUMNS:
         return None
@@ -67,8 +67,8 @@ def tensor_cores(
     if width is not None and columns % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
-    neighbours = neighbours_of(right_view, axes.columns, left.dtype)
-    return WgmmaForm(ROWS, columns, depth, STAGES[columns], neighbours, left_view, right_view)
+    neighbours = neighbours_of(views[1], axes.columns, left.dtype)
+    return WgmmaForm(ROWS, columns, depth, STAGES[columns], neighbours, *views)
 
 
 def narrow_form(
@@ -103,16 +103,15 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
     """
     if left.dtype is not right.dtype or left.dtype not in TENSOR_DTYPES:
         return None
-    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
-    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
-    if left_view is None or right_view is None:
+    views = operand_views(left, right, axes)
+    if views is None:
         return None
     if not isinstance(epilogue, ElementEpilogue):
         if len(epilogue.program.slots) > 1 or MMA_COLUMNS % epilogue.width:
             return None
         if isinstance(epilogue, PartialEpilogue) and epilogue.width != MMA_COLUMNS:
             return None
-    return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, left_view, right_view)
+    return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, *views)
 
 
 def neighbours_of(right: MatrixView, columns: Integer, dtype: DType) -> int:

@@ -7,9 +7,9 @@ import pytest
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import WgmmaForm
-from fusegen.plan.matrix_views import Major, MatrixView, run_stride
 from tests.emulated import Size, apply, graph, planned, value
 
 

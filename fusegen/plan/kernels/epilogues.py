@@ -22,9 +22,9 @@ class ElementEpilogue:
 
 
 @dataclass(frozen=True)
-class GroupEpilogue:
-    """The tile goes through shared memory; its rows are groups of `width` columns of the product,
-    each wholly inside one tile. `lanes` threads share a group."""
+class RowEpilogue:
+    """What both epilogues over rows state: `lanes` threads share a row of `program`, which is
+    `width` neighbouring columns of a row of the tile."""
 
     program: RowProgram
     width: int
@@ -37,18 +37,15 @@ class GroupEpilogue:
 
 
 @dataclass(frozen=True)
-class PartialEpilogue:
+class GroupEpilogue(RowEpilogue):
+    """The tile goes through shared memory; its rows are groups of columns of the product, each
+    wholly inside one tile."""
+
+
+@dataclass(frozen=True)
+class PartialEpilogue(RowEpilogue):
     """The tile leaves, for each row and each `width` of its columns, the states of reductions over
-    them; the product itself is not stored. `lanes` threads share a row."""
-
-    program: RowProgram
-    width: int
-    lanes: int
-
-    @property
-    def written(self) -> tuple[Buffer, ...]:
-        """The buffers it fills."""
-        return self.program.written
+    them; the product itself is not stored."""
 
 
 Epilogue = ElementEpilogue | GroupEpilogue | PartialEpilogue

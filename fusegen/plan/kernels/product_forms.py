@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.split_product import Split
-from fusegen.plan.matrix_views import MatrixView
 
 
 @dataclass(frozen=True)

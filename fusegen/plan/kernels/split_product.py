@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Load
-from fusegen.plan.matrix_views import MatrixView
+from fusegen.plan.kernels.matrix_view import MatrixView
 
 
 @dataclass(frozen=True)

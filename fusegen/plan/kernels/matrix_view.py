@@ -1,0 +1,52 @@
+"""An operand of a matrix product as matrices in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fusegen.ir.integers import Integer, Symbol
+from fusegen.plan.buffers import Buffer
+
+
+class Major(Enum):
+    """Which neighbours of an operand are neighbours in memory; a line is a row of the left operand
+    or a column of the right one."""
+
+    DEPTH = "those in depth"
+    LINE = "those of neighbouring lines"
+
+
+@dataclass(frozen=True)
+class MatrixView:
+    """An operand as matrices in memory: element (batch, line, depth) lies at `base +
+    batch * batch_stride + line * line_stride + depth * depth_stride`, in elements.
+
+    A tensor handed in may have any strides. Its dims are then taken in runs, each of which must
+    move through memory like one dim; `runs` are the ends of the runs, and the symbol
+    `run_stride(i)` stands for the i-th one's stride. Other buffers are contiguous and have no runs.
+    `major` is where the neighbours are if the tensor is contiguous.
+    """
+
+    buffer: Buffer
+    base: Integer
+    batch_stride: Integer
+    line_stride: Integer
+    depth_stride: Integer
+    major: Major
+    runs: tuple[int, ...]
+
+    @property
+    def inner_stride(self) -> Integer:
+        """The stride that must be 1."""
+        return self.depth_stride if self.major is Major.DEPTH else self.line_stride
+
+    @property
+    def outer_stride(self) -> Integer:
+        """The stride from one run of neighbours to the next."""
+        return self.line_stride if self.major is Major.DEPTH else self.depth_stride
+
+
+def run_stride(run: int) -> Symbol:
+    """What stands for the stride of a view's i-th run of dims."""
+    return Symbol(f"stride of run {run}")
