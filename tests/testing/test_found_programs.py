@@ -44,6 +44,18 @@ FOUND = {
         "input x: [n, 5]\n    return softmax(to(x, dtype=bfloat16), dim=-1)",
         Case("float32", {"n": 3}),
     ),
+    # PyTorch's own gradient has float32's sixth, also in float64.
+    "a sixth": ("input x: [n, 16]\n    return hardsigmoid(x)", Case("float32", {"n": 2})),
+    # PyTorch's gradient of a weight that was multiplied with nothing is NaN for group norm alone.
+    "the group norm of nothing": (
+        "input x: [n, 4, h]\n    norm = GroupNorm(2, 4)\n    return norm(x)",
+        Case("bfloat16", {"n": 3, "h": 0}),
+    ),
+    # PyTorch differentiates no floor_divide, also where only an empty part of it is used.
+    "no element of a quotient": (
+        "input x: [n, 3]\n    return exp(x // -1.5)[:, 1:1]",
+        Case("float32", {"n": 2}),
+    ),
 }
 
 

@@ -1,0 +1,60 @@
+"""What stands in for PyTorch's operation where that is not exact in float64, or has no result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fusegen.ir.graph import Node
+from fusegen.ops.composite.normalizations import GROUP_NORM
+from fusegen.ops.pointwise.activations import GELU, HARDSIGMOID
+from fusegen.ops.record import Monoid, Reduction
+
+
+def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -> Tensor | None:
+    """The result of an operation on float64 operands, which autograd can differentiate; None where
+    PyTorch's own is exact."""
+    x = operands[0] if operands else None
+    if x is None:
+        return None
+    if node.operation is GELU and node.attributes.text("approximate") == "none":
+        made: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
+        return made
+    if node.operation is HARDSIGMOID:
+        # PyTorch's gradient multiplies by the sixth that float32 has.
+        flat = (x.detach() / 6 + 0.5).clamp(0, 1)
+        return torch.where((x > -3) & (x < 3), x / 6 + 0.5, flat)
+    if node.operation is GROUP_NORM and not x.numel():
+        # PyTorch's gradient of the weight, a sum of nothing, is NaN.
+        return x.clone()
+    if isinstance(node.operation, Reduction) and not x.numel():
+        # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
+        nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
+        if nothing is not None:
+            return x.new_full([size.evaluate(sizes) for size in node.shape], nothing)
+    return None
+
+
+class _Gelu(torch.autograd.Function):
+    """PyTorch's 1 + erf loses its digits in the left tail, also in float64."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * _normal_distribution(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        result: Tensor = gradient * (_normal_distribution(x) + x * density)
+        return result
+
+
+def _normal_distribution(x: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
