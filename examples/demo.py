@@ -27,7 +27,7 @@ def main() -> None:
     source = compiler.read_source(str(CHAIN))
     print(source.text)
 
-    print(f"The plan for a batch of {BATCH}:\n")
+    print("The plan:\n")
     print(compiler.explain(source, arguments=ARGUMENTS, sizes={"batch": BATCH}).as_text(), "\n")
 
     fusegen.compile(CHAIN, FOLDER, arguments=ARGUMENTS, target=target, dtypes=DTYPES)

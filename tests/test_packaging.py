@@ -87,7 +87,7 @@ def test_resources_are_read_from_the_wheel(installed: Path) -> None:
 
 
 def test_doctor_runs_from_the_wheel(installed: Path) -> None:
-    report = json.loads(run_installed(installed, "-m", "fusegen.cli", "doctor", "--json"))
+    report = json.loads(run_installed(installed, "-m", "fusegen", "doctor", "--json"))
     assert {finding["name"] for finding in report["findings"]} >= {"torch", "ninja", "cache"}
 
 
@@ -109,5 +109,5 @@ def test_a_chain_compiles_from_the_wheel(installed: Path) -> None:
     out = installed.parent / "chain"
     sizes = ("-D", "in_features=16", "-D", "out_features=32", "-D", "num_groups=4")
     command = ("compile", str(chain), "-o", str(out), "--target", "emulate", *sizes)
-    assert run_installed(installed, "-m", "fusegen.cli", *command).strip() == str(out)
+    assert run_installed(installed, "-m", "fusegen", *command).strip() == str(out)
     assert run_installed(installed, "-c", USE, str(out)).split() == ["True", "False"]

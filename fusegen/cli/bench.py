@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from fusegen.cli import options
 
@@ -17,12 +16,7 @@ def add_parser(commands: options.Commands) -> None:
         description="Build FILE's kernels, check them against PyTorch in float64, and time each on "
         "the GPU, with its bytes, operations and distance from the floor, and PyTorch beside them.",
     )
-    options.add_file(parser)
-    options.add_model(parser)
-    options.add_arguments(parser)
-    options.add_sizes(parser)
-    options.add_dtype(parser)
-    options.add_precision(parser)
+    options.add_specialisation(parser)
     parser.add_argument(
         "--peers",
         nargs="*",
@@ -42,13 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     with console.working(f"measuring {arguments.file}"):
         measured = compiler.bench(
             compiler.read_source(arguments.file),
-            arguments=dict(arguments.arguments),
-            model=arguments.model,
-            sizes=dict(arguments.sizes),
-            dtype=arguments.dtype,
-            precision=arguments.precision,
+            **options.specialisation(arguments),
             peers=arguments.peers,
         )
-    text = json.dumps(measured.as_json(), indent=2) if arguments.json else measured.as_text()
-    console.stdout().print(text)
+    console.show(measured, as_json=arguments.json)
     return 0 if measured.comparison.agrees else 1

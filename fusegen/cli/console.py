@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,6 +19,20 @@ def stdout() -> Console:
 def stderr() -> Console:
     """The console for errors, warnings and progress."""
     return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False, markup=False)
+
+
+class Result(Protocol):
+    """What a command finds, for programs and for people."""
+
+    def as_json(self) -> dict[str, Any]: ...
+
+    def as_text(self) -> str: ...
+
+
+def show(result: Result, *, as_json: bool) -> None:
+    """Print what a command was asked for."""
+    text = json.dumps(result.as_json(), indent=2) if as_json else result.as_text()
+    stdout().print(text)
 
 
 @contextmanager

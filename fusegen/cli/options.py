@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -17,6 +17,37 @@ GREATEST_SIZE = 2**63 - 1
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 PRECISIONS = ("highest", "high", "medium")
+
+
+class Specialisation(TypedDict):
+    """What a command that works on one plan of a model takes, beside the source."""
+
+    arguments: dict[str, Constant]
+    model: str | None
+    sizes: dict[str, int]
+    dtype: str
+    precision: str
+
+
+def add_specialisation(parser: argparse.ArgumentParser) -> None:
+    """FILE, and all that `specialisation` reads."""
+    add_file(parser)
+    add_model(parser)
+    add_arguments(parser)
+    add_sizes(parser)
+    add_dtype(parser)
+    add_precision(parser)
+
+
+def specialisation(arguments: argparse.Namespace) -> Specialisation:
+    """What was given for the options that `add_specialisation` adds."""
+    return Specialisation(
+        arguments=dict(arguments.arguments),
+        model=arguments.model,
+        sizes=dict(arguments.sizes),
+        dtype=arguments.dtype,
+        precision=arguments.precision,
+    )
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:

@@ -113,7 +113,9 @@ def explain(
     check_sizes(chosen.graph(DType(dtype), training=False), sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
-    forward = explained(chosen.name, graph)
+    named = dict.fromkeys(s.name for n in graph.inputs for size in n.shape for s in size.symbols())
+    assumed = tuple((name, hints[name]) for name in named)
+    forward = replace(explained(chosen.name, graph), sizes=assumed)
     trained = differentiate(chosen.graph(DType(dtype), training=True))
     if trained is None:
         return forward

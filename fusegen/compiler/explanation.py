@@ -32,13 +32,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class KernelLine:
-    """What a kernel does and costs: `ops` are the user's names and operations it covers."""
+    """What a kernel does and costs: `ops` are the user's names and operations it covers, `forms`
+    when a matrix product runs in which form, in the order in which they are tried."""
 
     name: str
     kind: str
     ops: tuple[str, ...]
     cost: Cost
     why: str
+    forms: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,14 @@ class SavedLine:
 class Explanation:
     """A plan's kernels and library calls, each in their order, and the boundaries between them.
 
-    A model that can be trained also has what its forward saves then, and its backward.
+    `sizes` are the symbolic sizes that costs are for. A model that can be trained also has what its
+    forward saves then, and its backward.
     """
 
     kernels: tuple[KernelLine, ...]
     library_calls: tuple[LibraryLine, ...]
     boundaries: tuple[BoundaryLine, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
     saved: tuple[SavedLine, ...] = ()
     backward: Explanation | None = None
 
@@ -90,7 +94,8 @@ class Explanation:
                 KINDS[type(step)],
                 tuple(map(str, labels_of(step.covers))),
                 step.cost,
-                _why(step),
+                step.why,
+                forms_of(step) if isinstance(step, ProductPlan) else (),
             )
             for step in plan.steps
             if not isinstance(step, LibraryPlan)
@@ -104,14 +109,18 @@ class Explanation:
         return Explanation(tuple(kernels), tuple(calls), tuple(between))
 
     def as_json(self) -> dict[str, Any]:
-        """`kernels` with name, kind, ops, bytes, operations, floor in microseconds and reason, and
-        `library_calls` with the operation and the reason; with a backward, also `saved`, the
-        values kept for it and their bytes, and the same of the backward in `backward`."""
-        training: dict[str, Any] = {}
+        """The symbolic `sizes` assumed, `kernels` with name, kind, ops, bytes, operations, floor in
+        microseconds, reason and forms, and `library_calls` with the operation and the reason; with
+        a backward, also `saved`, the values kept for it and their bytes, and the backward's kernels
+        and calls in `backward`."""
+        content = {"sizes": dict(self.sizes), **self._plan_json()}
         if self.backward is not None:
-            training["saved"] = [vars(value) for value in self.saved]
-            training["saved_bytes"] = sum(value.bytes for value in self.saved)
-            training["backward"] = self.backward.as_json()
+            content["saved"] = [vars(value) for value in self.saved]
+            content["saved_bytes"] = sum(value.bytes for value in self.saved)
+            content["backward"] = self.backward._plan_json()
+        return content
+
+    def _plan_json(self) -> dict[str, Any]:
         return {
             "kernels": [
                 {
@@ -123,24 +132,26 @@ class Explanation:
                     "flops": kernel.cost.operations,
                     "floor_us": _floor(kernel.cost),
                     "why": kernel.why,
+                    "forms": list(kernel.forms),
                 }
                 for kernel in self.kernels
             ],
             "library_calls": [{"op": call.op, "why": call.why} for call in self.library_calls],
-            **training,
         }
 
     def as_text(self) -> str:
-        """A table with a line for each kernel and call, and the reasons below it; then the same of
-        the backward."""
+        """The sizes assumed, a table with a line for each kernel and call, and the reasons below
+        it; then the same of the backward."""
+        sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes)
+        assumed = [f"Costs are for {sizes}, the floor is an H100's.", ""] if sizes else []
         if self.backward is None:
-            return self._plan_text()
+            return "\n".join([*assumed, self._plan_text()])
         total = scaled(sum(value.bytes for value in self.saved), "B")
         saved = [
             f"  {value.name}: {value.type}, {scaled(value.bytes, 'B')}" for value in self.saved
         ]
         head = f"In training, {total} are saved for the backward{':' if saved else '.'}"
-        parts = [self._plan_text(), "", head, *saved, "", "The backward:", ""]
+        parts = [*assumed, self._plan_text(), "", head, *saved, "", "The backward:", ""]
         return "\n".join([*parts, self.backward._plan_text()])
 
     def _plan_text(self) -> str:
@@ -163,18 +174,15 @@ class Explanation:
             for kernel in self.kernels:
                 console.print(f"{kernel.name}: {', '.join(kernel.ops)}", highlight=False)
                 console.print(f"  {kernel.why}", highlight=False)
+                if kernel.forms:
+                    console.print("  forms, in the order in which they are tried:", highlight=False)
+                for form in kernel.forms:
+                    console.print(f"    - {form}", highlight=False)
             for call in self.library_calls:
                 console.print(f"{call.op}\n  {call.why}", highlight=False)
             for line in self.boundaries:
                 console.print(f"{line.first} | {line.second}: {line.why}", highlight=False)
         return capture.get().strip("\n")
-
-
-def _why(step: Step) -> str:
-    """The planner's reason, and a matrix product's forms."""
-    if not isinstance(step, ProductPlan):
-        return step.why
-    return f"{step.why}; forms: {', then '.join(forms_of(step))}"
 
 
 def _name(step: Step) -> str:

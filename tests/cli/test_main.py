@@ -84,7 +84,7 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reader_that_goes_away() -> None:
     """`fusegen doctor --json | true` ends without a traceback."""
     writer = subprocess.Popen(
-        [sys.executable, "-m", "fusegen.cli", "doctor", "--json"],
+        [sys.executable, "-m", "fusegen", "doctor", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

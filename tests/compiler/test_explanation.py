@@ -74,7 +74,9 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]
     assert main([*arguments, "-D", "in_channels=64"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert set(content) == {"kernels", "library_calls", "saved", "saved_bytes", "backward"}
+    parts = {"sizes", "kernels", "library_calls", "saved", "saved_bytes", "backward"}
+    assert set(content) == parts
+    assert content["sizes"] == {"batch": 4, "height": 128, "width": 128}
     assert set(content["backward"]) == {"kernels", "library_calls"}
     calls = [call["op"] for call in content["backward"]["library_calls"]]
     assert calls == ["gradient_of_x = conv2d gradient", "gradient_of_conv.weight = conv2d gradient"]

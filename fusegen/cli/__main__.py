@@ -1,5 +1,0 @@
-import sys
-
-from fusegen.cli.main import main
-
-sys.exit(main())
