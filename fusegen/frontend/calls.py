@@ -26,6 +26,9 @@ from fusegen.ops.construct import as_tensor
 from fusegen.ops.operands import TENSOR_KINDS
 from fusegen.ops.pointwise.logic import WHERE
 from fusegen.ops.record import Layer, Macro, ParameterKind, Record
+from fusegen.ops.registry import LAYERS
+
+_LAYER_NAMES = {name.lower(): name for name in LAYERS}
 
 
 class Calls(Expressions):
@@ -45,7 +48,10 @@ class Calls(Expressions):
     def apply(self, callee: Value, arguments: Sequence[Argument], span: Span) -> Value:
         """What calling `callee` gives. Raises Problem for arguments it does not take."""
         if isinstance(callee, (Record, Macro)):
-            return self._apply_operation(callee, arguments, span)
+            try:
+                return self._apply_operation(callee, arguments, span)
+            except Problem as problem:
+                raise _or_layer(callee, arguments, problem) from None
         if isinstance(callee, Function):
             return self._apply_function(callee, arguments, span)
         if isinstance(callee, LayerModule):
@@ -175,6 +181,15 @@ class Calls(Expressions):
         if self.operate(span, layer.tensors, chosen):
             raise _unnamed(layer, span)
         return LayerModule(layer, "", chosen, {})
+
+
+def _or_layer(callee: Record | Macro, arguments: Sequence[Argument], problem: Problem) -> Problem:
+    """The problem of a call, with the layer of that name where no argument is a tensor."""
+    layer = _LAYER_NAMES.get(callee.name.replace("_", ""))
+    if problem.hint or layer is None or any(isinstance(a.value, Node) for a in arguments):
+        return problem
+    hint = f"'{callee.name}' is a function of tensors, the layer is '{layer}'"
+    return Problem(problem.message, problem.span, hint, problem.inside)
 
 
 def _unnamed(callee: Declarable, span: Span) -> Problem:

@@ -92,7 +92,8 @@ def _checked(model: Model, arguments: Mapping[str, ArgumentValue]) -> Mapping[st
         plural = "s" if len(missing) > 1 else ""
         raise FusegenError(
             f"model '{name}' needs a value for the argument{plural} {listing(missing)}",
-            "pass it, or give it a default in the model's header",
+            f"pass it with -D {missing[0]}=VALUE, or {missing[0]}=VALUE in Python, or give it a "
+            "default in the model's header",
         )
     for argument, value in arguments.items():
         if not isinstance(value, (bool, int, float, str)):

@@ -236,6 +236,8 @@ def _binding(place: _Place) -> SyntaxProblem | None:
         hint = f"a name is bound once: write new_name = {name} {place.token} ..."
     elif place.token.type == "NAME" and (word := nearest(name, ("input", "return"))):
         hint = word
+    elif name == "self":
+        hint = "a layer is bound to its name alone, without 'self.'"
     else:
         hint = "a statement is name = value, or return value"
     return place.problem(f"expected '='{_after(place)}, but found {_shown(place.token)}", hint)
@@ -314,7 +316,9 @@ def _after_expression(place: _Place) -> SyntaxProblem | None:
     closing = [kind for kind in ("COMMA", "RPAR", "RSQB", "_NEWLINE") if kind in place.accepted]
     words = ["an operator", *(_WORDS[kind] for kind in closing)]
     hint = None
-    if place.token.type == "EQUAL":
+    if place.token.type == "EQUAL" and str(place.following) == ">":
+        hint = "a pipe is written '|>'"
+    elif place.token.type == "EQUAL":
         hint = "equality is written '=='"
     elif place.previous.type == "NUMBER" and place.token.type == "NAME":
         hint = f"write {place.previous} * {place.token}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fusegen.errors import Span
+from fusegen.frontend.foreign_names import dtype_here, written_here
 from fusegen.frontend.python_names import check_argument, check_input, check_model
 from fusegen.frontend.recursion import check_recursion
 from fusegen.frontend.report import Report, nearest
@@ -158,7 +159,9 @@ class _DefinitionCheck:
             self._report.error(
                 f"'{statement.dtype.text}' is not a dtype",
                 statement.dtype.span,
-                nearest(statement.dtype.text, DTYPES) or f"dtypes are {', '.join(DTYPES)}",
+                dtype_here(statement.dtype.text)
+                or nearest(statement.dtype.text, DTYPES)
+                or f"dtypes are {', '.join(DTYPES)}",
             )
         for size in statement.sizes:
             if isinstance(size, Name) and size.text not in self._scope.locals:
@@ -220,7 +223,8 @@ class _DefinitionCheck:
         elif isinstance(self._definition, Function) and self._is_of_a_model(text):
             hint = f"a function sees only its own arguments: pass '{text}' as one"
         else:
-            hint = nearest(text, {*self._scope.locals, *self._known, *self._builtins})
+            names = {*self._scope.locals, *self._known, *self._builtins}
+            hint = written_here(text, self._builtins) or nearest(text, names)
         self._report.error(message, name.span, hint)
 
     def _is_of_a_model(self, name: str) -> bool:

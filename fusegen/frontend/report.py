@@ -56,7 +56,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     candidates = sorted(set(names))
     if len(name) < 3:  # everything short is close to it
         return None
-    found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
     if not found:  # `Relu` for `ReLU`
         found = [other for other in candidates if other.lower() == name.lower()]
     return f"did you mean '{found[0]}'?" if found else None

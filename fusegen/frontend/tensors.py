@@ -19,9 +19,16 @@ def bare_tensor(callee: TensorClass, arguments: Sequence[Argument], span: Span) 
     """The attributes `shape` (ints), `init` (a word of INITIALISERS or a number) and `dtype` (None
     to follow the module) of a declaration.
 
-    Raises Problem for a size that is not constant, an unknown initial value, and a Parameter that
-    is not floating-point, which could not be trained.
+    Raises Problem for sizes that are no list, one that is not constant, an unknown initial value,
+    and a Parameter that is not floating-point, which could not be trained.
     """
+    given = [argument for argument in arguments if argument.name is None]
+    if len(given) > 1 and not any(isinstance(a.value, (tuple, float, str)) for a in given[:2]):
+        raise Problem(
+            f"the shape of a {callee.name} is one list, and its initial value comes after that",
+            given[1].span,
+            "write the sizes in brackets: [a, b]",
+        )
     values = bind(callee.name, _parameters(callee.role), arguments, span)
     shape, dtype = values["shape"], values["dtype"]
     assert isinstance(shape, tuple)

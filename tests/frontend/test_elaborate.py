@@ -293,7 +293,7 @@ def test_model_arguments() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ({}, "model 'M' needs a value for the argument 'n'", "pass it, or give it a default"),
+        ({}, "model 'M' needs a value for the argument 'n'", "pass it with -D n=VALUE"),
         ({"n": 1, "wdth": 1}, "model 'M' has no argument 'wdth'", "did you mean 'width'?"),
         ({"n": 1, "q": 1}, "model 'M' has no argument 'q'", "its arguments are 'n', 'width'"),
         ({"n": [1]}, "argument 'n' of model 'M' is a list", "model arguments are integers"),
