@@ -76,7 +76,7 @@ def add_parser(commands: options.Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if find_spec("hypothesis") is None:
         raise FusegenError(
-            "hypothesis, which draws the cases, is not installed", "pip install 'fusegen[verify]'"
+            "hypothesis, which draws the cases, is not installed", "pip install hypothesis"
         )
     if arguments.sanitize:
         return _sanitize(arguments)
@@ -163,8 +163,9 @@ def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespa
     if result.failure is None:
         ended = "; the time was over before all were drawn" if result.out_of_time else ""
         only = result.why_forward_only
-        what = f"\nonly the forward: {only}" if only else ", forward and backward"
-        return f"{subject.chosen.name}: right in {counted}{ended}{what}"
+        both = "" if only else ", forward and backward"
+        reason = f"\nonly the forward: {only}" if only else ""
+        return f"{subject.chosen.name}: right in {counted}{both}{ended}{reason}"
     lines = [f"{subject.chosen.name}: WRONG, found in {counted}", "", str(result.failure.finding)]
     if result.failure.parts_at:
         direction = result.failure.finding.direction.value

@@ -86,7 +86,7 @@ def explain(
     precision: str = "highest",
     model: str | None = None,
 ) -> Explanation:
-    """The plan of a model in evaluation, its bytes and operations for the given sizes, and that of
+    """The plan of a model in evaluation for the given sizes, its bytes and operations, and that of
     its backward."""
     from dataclasses import replace
 
@@ -107,7 +107,10 @@ def explain(
     def explained(name: str, graph: Graph) -> Explanation:
         plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
         dump_plan(name, plan)
-        return Explanation.of(plan, boundaries(plan, hints))
+        found = Explanation.of(plan, boundaries(plan, hints))
+        # What is built is planned without sizes.
+        built = plan_module(graph, DType(dtype), precision=precision_named(precision))
+        return replace(found, is_built=found.plans_as(Explanation.of(built)))
 
     chosen = Specialisation.of(source, model, arguments)
     check_sizes(chosen.graph(DType(dtype), training=False), sizes)
@@ -125,7 +128,8 @@ def explain(
         for size in (value.node.dtype.itemsize,)
     )
     backward = explained(f"{chosen.name}_backward", pipeline.run(trained.backward))
-    return replace(forward, saved=saved, backward=backward)
+    is_built = forward.is_built and backward.is_built
+    return replace(forward, saved=saved, backward=backward, is_built=is_built)
 
 
 def run(

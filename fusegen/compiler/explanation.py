@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -74,7 +74,8 @@ class SavedLine:
 class Explanation:
     """A plan's kernels and library calls, each in their order, and the boundaries between them.
 
-    `sizes` are the symbolic sizes that costs are for. A model that can be trained also has what its
+    `sizes` are the symbolic sizes that costs are for, and `is_built` tells that what is built,
+    whose sizes are not known then, is planned alike. A model that can be trained also has what its
     forward saves then, and its backward.
     """
 
@@ -82,6 +83,7 @@ class Explanation:
     library_calls: tuple[LibraryLine, ...]
     boundaries: tuple[BoundaryLine, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
+    is_built: bool = True
     saved: tuple[SavedLine, ...] = ()
     backward: Explanation | None = None
 
@@ -108,12 +110,22 @@ class Explanation:
         between = [BoundaryLine(_name(b.first), _name(b.second), b.why) for b in boundaries]
         return Explanation(tuple(kernels), tuple(calls), tuple(between))
 
+    def plans_as(self, other: Explanation) -> bool:
+        """Whether both have the same steps, whatever these cost."""
+        return self.library_calls == other.library_calls and [
+            replace(kernel, cost=Cost(0, 0, 0)) for kernel in self.kernels
+        ] == [replace(kernel, cost=Cost(0, 0, 0)) for kernel in other.kernels]
+
     def as_json(self) -> dict[str, Any]:
-        """The symbolic `sizes` assumed, `kernels` with name, kind, ops, bytes, operations, floor in
-        microseconds, reason and forms, and `library_calls` with the operation and the reason; with
-        a backward, also `saved`, the values kept for it and their bytes, and the backward's kernels
-        and calls in `backward`."""
-        content = {"sizes": dict(self.sizes), **self._plan_json()}
+        """The symbolic `sizes` assumed, whether what is built `is_built` in this way, `kernels`
+        with name, kind, ops, bytes, operations, floor in microseconds, reason and forms, and
+        `library_calls` with the operation and the reason; with a backward, also `saved`, the values
+        kept for it and their bytes, and the backward's kernels and calls in `backward`."""
+        content = {
+            "sizes": dict(self.sizes),
+            "is_built": self.is_built,
+            **self._plan_json(),
+        }
         if self.backward is not None:
             content["saved"] = [vars(value) for value in self.saved]
             content["saved_bytes"] = sum(value.bytes for value in self.saved)
@@ -143,7 +155,11 @@ class Explanation:
         """The sizes assumed, a table with a line for each kernel and call, and the reasons below
         it; then the same of the backward."""
         sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes)
-        assumed = [f"Costs are for {sizes}, the floor is an H100's.", ""] if sizes else []
+        assumed = [f"Costs are for {sizes}, the floor is an H100's."] if sizes else []
+        if not self.is_built:
+            assumed.append("The kernels that are built differ: leave --size out to see them.")
+        if assumed:
+            assumed.append("")
         if self.backward is None:
             return "\n".join([*assumed, self._plan_text()])
         total = scaled(sum(value.bytes for value in self.saved), "B")

@@ -61,6 +61,13 @@ def test_a_convolution_of_many_channels_is_left_to_the_library() -> None:
     assert call.why
 
 
+def test_a_plan_for_given_sizes_is_told_from_the_one_that_is_built() -> None:
+    few, many = explain("l2_64", batch=8), explain("l2_64", batch=1024)
+    assert not few.is_built and many.is_built
+    assert "The kernels that are built differ" in few.as_text()
+    assert "differ" not in many.as_text()
+
+
 def test_boundaries_have_reasons() -> None:
     explanation = many_channels(batch=2, height=16, width=16)
     assert explanation.boundaries[0].first == "conv2d"
@@ -74,7 +81,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]
     assert main([*arguments, "-D", "in_channels=64"]) == 0
     content = json.loads(capsys.readouterr().out)
-    parts = {"sizes", "kernels", "library_calls", "saved", "saved_bytes", "backward"}
+    parts = {"sizes", "is_built", "kernels", "library_calls", "saved", "saved_bytes", "backward"}
     assert set(content) == parts
     assert content["sizes"] == {"batch": 4, "height": 128, "width": 128}
     assert set(content["backward"]) == {"kernels", "library_calls"}
