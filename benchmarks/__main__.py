@@ -22,7 +22,7 @@ from benchmarks.peak import peak_bytes
 from benchmarks.record import Record, this_machine
 from benchmarks.suites import SUITES
 from benchmarks.table import table
-from benchmarks.timing import time_together
+from fusegen.runtime.timing import time_together
 
 PEERS: dict[str, Compiler] = {
     "compile": torch.compile,

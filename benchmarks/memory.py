@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fusegen
-from benchmarks.timing import time_together
+from fusegen.runtime.timing import time_together
 
 ELEMENTS = 1 << 27
 WIDTHS = (32, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576)
