@@ -57,6 +57,7 @@ def compile_to_folder(
     """
     from fusegen.compiler.choices import (
         autocast_named,
+        check_lists,
         module_dtype_named,
         precision_named,
         target_named,
@@ -64,6 +65,9 @@ def compile_to_folder(
     from fusegen.compiler.folder import write_folder
     from fusegen.compiler.specialisation import Specialisation
 
+    check_lists(
+        architectures=architectures, dtypes=dtypes, precisions=precisions, autocasts=autocasts
+    )
     write_folder(
         Specialisation.of(source, model, arguments),
         out,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fusegen.compiler.specialisation import MODULE_DTYPES
 from fusegen.errors import FusegenError
 from fusegen.frontend.report import listing
 from fusegen.ir.dtypes import DType
 from fusegen.plan.precision import Precision
 from fusegen.runtime.request import Target
+
+
+def check_lists(**given: Sequence[str]) -> None:
+    """Raise FusegenError for an argument that is one string where several are taken: each of its
+    characters would count as one."""
+    for argument, names in given.items():
+        if isinstance(names, str):
+            raise FusegenError(
+                f"'{argument}' is the string '{names}', but must be a list of strings",
+                f"write {argument}=['{names}']",
+            )
 
 
 def target_named(name: str) -> Target:

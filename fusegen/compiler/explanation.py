@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fusegen.compiler.product_forms import forms_of
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost
 from fusegen.plan.kernels.convolution import ConvolutionPlan
@@ -18,7 +19,6 @@ from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
-from fusegen.plan.product_forms import forms_of
 
 TEXT_WIDTH = 100
 

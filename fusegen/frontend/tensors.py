@@ -9,6 +9,7 @@ from fusegen.frontend.arguments import Argument, attributes_of, bind
 from fusegen.frontend.values import Problem, TensorClass
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Role
+from fusegen.ir.integers import Integer
 from fusegen.ops.record import Parameter, ParameterKind
 
 # The words for initial values; a number fills the tensor with it.
@@ -37,7 +38,9 @@ def bare_tensor(callee: TensorClass, arguments: Sequence[Argument], span: Span) 
             f"the shape of a {callee.name} must be constants from 0 up, but it is "
             f"[{', '.join(map(str, shape))}]",
             span,
-            "a size known only at run time cannot shape a tensor of the module",
+            "a size known only at run time cannot shape a tensor of the module"
+            if any(isinstance(size, Integer) for size in shape)
+            else None,
         )
     if callee.role is Role.PARAMETER and isinstance(dtype, DType) and not dtype.is_float:
         raise Problem(

@@ -31,7 +31,25 @@ def test_an_unknown_precision(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("dtypes", [["int8"], ["bool"], "bfloat16", [None]])
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("dtypes", "bfloat16"),
+        ("architectures", "sm_90a"),
+        ("precisions", "high"),
+        ("autocasts", "float16"),
+    ],
+)
+def test_a_string_where_a_list_is_due(
+    model: Path, tmp_path: Path, argument: str, name: str
+) -> None:
+    given: dict[str, Any] = {argument: name}
+    with pytest.raises(FusegenError, match=f"write {argument}=..{name}"):
+        fusegen.compile(model, tmp_path / "out", emit_only=True, **given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("dtypes", [["int8"], ["bool"], [None]])
 def test_a_dtype_that_modules_do_not_have(model: Path, tmp_path: Path, dtypes: Any) -> None:
     with pytest.raises(FusegenError, match="a module's dtype cannot be"):
         fusegen.compile(model, tmp_path / "out", dtypes=dtypes, emit_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fusegen.compiler.product_forms import forms_of
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.product_forms import forms_of
 from tests.emulated import Size, apply, graph, planned, value
 
 
