@@ -31,17 +31,17 @@ class Fault:
 
 
 def fault_of(text: str, seconds: int = SECONDS_EACH) -> str | None:
-    """What is wrong with the frontend's answer to a source, if anything. More than `seconds` is
-    wrong too; only the main thread can tell."""
-    before = signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(seconds)
+    """What is wrong with the frontend's answer to a source, if anything. More than `seconds` of the
+    processor's time is wrong too, however busy the machine is; only the main thread can tell."""
+    before = signal.signal(signal.SIGVTALRM, _too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         return _fault(text)
     except Exception:
         return traceback.format_exc().strip()
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
