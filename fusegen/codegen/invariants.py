@@ -12,7 +12,8 @@ def varying(
     """Whether each expression below `roots` differs from column to column, in an order in which
     arguments come first.
 
-    `kept` are known for each column: nothing below them is of interest.
+    `kept` are known for each column: nothing below them is of interest. A selection counts as one
+    that differs, and what only its sides need is left out: it may lie outside its tensor.
     """
     varies: dict[Expression, bool] = {}
     stack: list[tuple[Expression, bool]] = [(root, False) for root in reversed(roots)]

@@ -124,6 +124,8 @@ def _converted(callee: str, parameter: Parameter, argument: Argument) -> Value:
     ):
         hint = "only numbers and model arguments are constants"
         wanted = f"a constant ({wanted})"
+    elif isinstance(value, str) and parameter.kind is ParameterKind.DTYPE:
+        hint = "write a dtype without quotes"
     elif isinstance(value, str):
         hint = nearest(value, parameter.choices)
     raise Problem(

@@ -255,6 +255,26 @@ def _input(place: _Place) -> SyntaxProblem | None:
     )
 
 
+def _one_input_a_line(place: _Place) -> SyntaxProblem | None:
+    if place.first.type != "INPUT" or place.token.type != "COMMA" or "COMMA" in place.accepted:
+        return None
+    return place.problem(
+        f"expected the end of the line{_after(place)}, but found ','",
+        "declare each input on a line of its own",
+    )
+
+
+def _annotation(place: _Place) -> SyntaxProblem | None:
+    if place.first.type not in ("MODEL", "FN") or place.token.type != "COLON":
+        return None
+    if "EQUAL" not in place.accepted or "RPAR" not in place.accepted:
+        return None
+    return place.problem(
+        f"an argument has no type here, but found ':'{_after(place)}",
+        "write its name, or name=default",
+    )
+
+
 def _header(place: _Place) -> SyntaxProblem | None:
     if place.first.type not in ("MODEL", "FN") or "COLON" not in place.accepted:
         return None
@@ -337,7 +357,9 @@ _RULES: tuple[Callable[[_Place], SyntaxProblem | None], ...] = (
     _reserved_word,
     _statement_start,
     _binding,
+    _one_input_a_line,
     _input,
+    _annotation,
     _header,
     _missing_expression,
     _after_pipe,

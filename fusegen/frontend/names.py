@@ -168,7 +168,7 @@ class _DefinitionCheck:
                 self._warn_of_misspelt_size(size)
                 self._scope.locals[size.text] = _Local(Kind.SIZE, size.span, used=True)
             else:
-                self._use(size)
+                self._use(size, hint="a size bound at run time stands alone: [batch, features]")
         self._check_python(check_input, statement.name)
         self._declare(statement.name, Kind.INPUT)
 
@@ -195,13 +195,14 @@ class _DefinitionCheck:
             f"it is bound in line {before.span.line}; a name is bound once, so choose another",
         )
 
-    def _use(self, *expressions: Expression) -> None:
+    def _use(self, *expressions: Expression, hint: str | None = None) -> None:
+        """Note what the expressions use; `hint` is the mend for a name that none here is like."""
         for name in references(*expressions):
             local = self._scope.locals.get(name.text)
             if local is not None:
                 local.used = True
             elif name.text not in self._known and name.text not in self._builtins:
-                self._report_unknown(name)
+                self._report_unknown(name, hint)
         for piece in walk(*expressions):
             if isinstance(piece, Comparison) and len(piece.parts) > 3:
                 self._report.error(
@@ -210,7 +211,7 @@ class _DefinitionCheck:
                     "write (a < b) and (b < c)",
                 )
 
-    def _report_unknown(self, name: Name) -> None:
+    def _report_unknown(self, name: Name, otherwise: str | None) -> None:
         text, later = name.text, self._scope.later.get(name.text)
         message, hint = f"'{text}' is not known here", None
         if text == THROWAWAY:
@@ -224,7 +225,7 @@ class _DefinitionCheck:
             hint = f"a function sees only its own arguments: pass '{text}' as one"
         else:
             names = {*self._scope.locals, *self._known, *self._builtins}
-            hint = written_here(text, self._builtins) or nearest(text, names)
+            hint = written_here(text, self._builtins) or nearest(text, names) or otherwise
         self._report.error(message, name.span, hint)
 
     def _is_of_a_model(self, name: str) -> bool:
