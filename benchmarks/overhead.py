@@ -3,11 +3,12 @@ keeps up."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 
 import torch
+
+from fusegen.runtime.timing import medians_in_turns
 
 # Fewer launches than a stream's queue holds, so that no call waits for the GPU.
 CALLS = 100
@@ -17,16 +18,14 @@ def host_microseconds(
     candidates: Mapping[str, Callable[[], object]], rounds: int = 50, warm_up: int = 20
 ) -> dict[str, float]:
     """The median over `rounds` of the mean time of CALLS calls of each candidate, in turns."""
-    for call in candidates.values():
-        for _ in range(warm_up):
+
+    def sample(call: Callable[[], object]) -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(CALLS):
             call()
-    samples: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(rounds):
-        for name, call in candidates.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            samples[name].append((time.perf_counter() - start) / CALLS * 1e6)
+        return (time.perf_counter() - start) / CALLS * 1e6
+
+    medians = medians_in_turns(candidates, sample, rounds, warm_up)
     torch.cuda.synchronize()
-    return {name: statistics.median(times) for name, times in samples.items()}
+    return medians
