@@ -23,7 +23,7 @@ def add_parser(commands: options.Commands) -> None:
         choices=PEERS,
         default=["compile"],
         help="what to time beside eager: torch.compile as it is, and with mode max-autotune, which "
-        "takes long to compile (default: compile)",
+        "takes long to compile; put it after FILE (default: compile)",
     )
     options.add_json(parser)
     parser.set_defaults(run=run)
