@@ -35,7 +35,7 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     if isinstance(node.operation, Reduction) and not x.numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
-        if nothing is not None:
+        if nothing is not None and x.is_floating_point():
             return x.new_full([size.evaluate(sizes) for size in node.shape], nothing)
     return None
 

@@ -93,3 +93,15 @@ def test_integers_are_exact() -> None:
     limit = bound(graph([node], apply("argmax", node, dim=1)), x, right)
     assert not limit.violations(right).any()
     assert limit.violations(right - 1).all()
+
+
+def test_any_of_nearly_equal_elements_may_be_the_extreme() -> None:
+    x = value("x", "n", 64)
+    near = torch.linspace(1e4, 1e4 + 3e-2, 64).float().expand(5, 64)
+    far = torch.where(torch.arange(64) == 40, near - 1, near)
+    result = graph([x], apply("argmin", apply("exp", apply("mul", x, 1e-4)), dim=1))
+    every = torch.arange(64)[:5] * 12
+    assert not bound(result, near, torch.zeros(5, dtype=torch.int64)).violations(every).any()
+    assert bound(result, near, torch.zeros(5, dtype=torch.int64)).violations(every + 64).all()
+    wrong = bound(result, far, torch.full((5,), 40)).violations(every)
+    assert wrong.tolist() == [True] * 5

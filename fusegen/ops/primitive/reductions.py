@@ -62,13 +62,14 @@ def _extreme(node: Node, gradient: Node) -> tuple[Node]:
 
 
 def _product(node: Node, gradient: Node) -> tuple[Node]:
-    """The product of the other elements: the quotient by the element, unless one of them is 0."""
+    """The product of the other elements: the quotient by the element, unless one of them is 0;
+    beside another 0 it is 0, or NaN where they are not all finite."""
     (x,) = node.operands
     dims = node.attributes.integers("dims")
     zero = build.eq(x, 0)
     zeros = build.total(build.cast(zero, x.dtype.compute), dims, keepdim=True)
     others = build.reduce(PRODUCT, build.where(zero, 1, x), dims, keepdim=True)
-    alone = build.where(build.eq(zeros, 1), others, 0)
+    alone = build.where(build.eq(zeros, 1), others, build.mul(others, 0))
     quotient = build.div(build.restore(node, x, dims), x)
     slope = build.where(zero, alone, quotient)
     return (build.mul(build.restore(gradient, x, dims), slope),)
