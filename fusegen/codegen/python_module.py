@@ -31,6 +31,7 @@ FORWARD_GLOBALS = frozenset(
     {
         "_INFERENCE",
         "_TRAINING",
+        "_draw_seed",
         "_in_training",
         "_members",
         "_members_training",
@@ -100,9 +101,11 @@ class ModeText:
 
 @dataclass(frozen=True)
 class TrainingText:
-    """What `forward` does in training: run, update the running statistics, return the outputs."""
+    """What `forward` does in training: run, update the running statistics, return the outputs.
+    `layers` are the modules whose mode decides, `shown` the user's names for them."""
 
     layers: tuple[str, ...]
+    shown: tuple[str, ...]
     arguments: list[str]
     results: tuple[str, ...]
     updates: tuple[str, ...]
@@ -126,6 +129,7 @@ class ModuleText:
     derived: bool
     referenced: bool
     autocasts: bool
+    drops: bool
     last_bit: int
     device: str
     libraries: Libraries | None
@@ -162,6 +166,7 @@ def module_source(
         derived=any(mode.gradients for mode in modes),
         referenced=not all(mode.gradients for mode in modes),
         autocasts=any(mode.autocasts for mode in modes),
+        drops=training is not None and bool(training.graph.dropping),
         last_bit=LAST_BIT,
         device=device,
         libraries=libraries,
@@ -212,9 +217,7 @@ def _mode(name: str, mode: Mode) -> ModeText:
                 for context, found in mode.autocasts.items()
             ),
         ),
-        docstring="What the kernels compute, in PyTorch."
-        if not mode.graph.updates
-        else "The same in training: also each batch norm's mean and unbiased variance.",
+        docstring=_docstring(mode.graph),
         result_type=returned,
         arguments=tuple(
             f'("{shown_name(node)}", {dtype})' for node, dtype in zip(tensors, own, strict=True)
@@ -249,6 +252,13 @@ def _mode(name: str, mode: Mode) -> ModeText:
             for context, gradient in under.items()
         ),
     )
+
+
+def _docstring(graph: Graph) -> str:
+    """What a mode's reference is."""
+    if graph.updates:
+        return "The same in training: also each batch norm's mean and unbiased variance."
+    return "The same in training." if graph.dropping else "What the kernels compute, in PyTorch."
 
 
 def _context(context: Autocast) -> str:
@@ -287,8 +297,10 @@ def _training(graph: Graph, mode: ModeText) -> TrainingText:
         pair = f"mean_{number}", f"variance_{number}"
         statistics += pair
         updates.append(f"_update_statistics(self.{update.path}, {', '.join(pair)})")
+    paths = dict.fromkeys((*(update.path for update in graph.updates), *graph.dropping))
     return TrainingText(
-        layers=tuple(dict.fromkeys(f"self.{update.path}" for update in graph.updates)),
+        layers=tuple(f"self.{path}" if path else "self" for path in paths),
+        shown=tuple(path or "the module itself" for path in paths),
         arguments=_arguments(graph, mode),
         results=(*outputs, *statistics),
         updates=tuple(updates),
@@ -298,13 +310,15 @@ def _training(graph: Graph, mode: ModeText) -> TrainingText:
 
 def _arguments(graph: Graph, mode: ModeText) -> list[str]:
     """What `forward` passes on, in the order of `operator_tensors`."""
+    inputs = _input_names(graph)
     members = [] if mode.members is None else [f"*{mode.members.function}(self)"]
-    return [*_input_names(graph), *members]
+    is_random = any(_role(node) is Role.SEED for node in operator_tensors(graph))
+    return [*inputs, *members, *([f"_draw_seed({inputs[0]})"] if is_random else [])]
 
 
 def _members(function: str, tensors: tuple[Node, ...]) -> MembersText | None:
     """How to get at those of an operator's tensors that the module holds, if there are any."""
-    held = [node for node in tensors if _role(node) is not Role.INPUT]
+    held = [node for node in tensors if _role(node) in (Role.PARAMETER, Role.BUFFER)]
     if not held:
         return None
     attributes = tuple(f"module.{shown_name(node)}" for node in held)

@@ -18,7 +18,7 @@ from fusegen.ops.twin import literal, render
 # A tuple of more items is annotated without their number.
 ANNOTATED = 6
 # What the twins of operations use, and Python's own words.
-RESERVED = frozenset({*keyword.kwlist, "torch", "F", "float"})
+RESERVED = frozenset({*keyword.kwlist, "torch", "F", "float", "_dropout"})
 
 # A dtype as Python text, a dict by the module's dtype where it depends on that; COMPUTE; or None
 # for the module's dtype itself.

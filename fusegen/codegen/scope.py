@@ -8,7 +8,7 @@ from fusegen.codegen.c_text import factor, integer, storage_type
 from fusegen.codegen.names import Names, identifier
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.expressions import Expression, Load, PartialStates, Select, Size, walk
+from fusegen.plan.expressions import Expression, Load, PartialStates, Position, Select, Size, walk
 from fusegen.plan.kernels.stores import Store
 
 
@@ -56,6 +56,8 @@ class Scope:
                 found += expression.coordinates
             if isinstance(expression, Size):
                 found.append(expression.size)
+            if isinstance(expression, Position):
+                found.append(expression.position)
             if isinstance(expression, Select):
                 found += (expression.coordinate, expression.bound)
         shapes = [size for buffer in strided for size in buffer.shape]

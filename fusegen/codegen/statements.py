@@ -19,6 +19,7 @@ from fusegen.plan.expressions import (
     Expression,
     Literal,
     Load,
+    Position,
     Select,
     Size,
 )
@@ -73,7 +74,7 @@ class Statements:
             self._write_branches(expression)
             return
         text = self._text(expression)
-        if isinstance(expression, (Literal, Size)):
+        if isinstance(expression, (Literal, Size, Position)):
             self.known[expression] = text
             return
         suffix = "_value" if isinstance(expression, Load) else ""
@@ -90,6 +91,8 @@ class Statements:
         if isinstance(expression, Size):
             size = integer(expression.size, self.symbols)
             return f"static_cast<{compute_type(expression.dtype)}>({size})"
+        if isinstance(expression, Position):
+            return integer(expression.position, self.symbols)
         if isinstance(expression, Load):
             return self.load(expression)
         if isinstance(expression, Select):

@@ -49,14 +49,16 @@ class Specialisation:
         program = parse(source)
         dump_program(program)
         made = Specialisation(program, model, tuple(arguments.items()))
-        graph = made.graph(DType.FLOAT32, training=False)
-        count = len(graph.inputs) + len(graph.tensors)
-        if count > OPERATOR_ARGUMENTS:
-            raise FusegenError(
-                f"model '{graph.name}' has {count} inputs, parameters and buffers, but a PyTorch "
-                f"operator takes {OPERATOR_ARGUMENTS} tensors at most",
-                "make several models of it",
-            )
+        for training in (False, True):
+            graph = made.graph(DType.FLOAT32, training=training)
+            count = len(graph.inputs) + len(graph.tensors)
+            if count > OPERATOR_ARGUMENTS:
+                seed = " and a seed for its dropouts" if graph.dropping else ""
+                raise FusegenError(
+                    f"model '{graph.name}' has {count} inputs, parameters and buffers{seed}, but a "
+                    f"PyTorch operator takes {OPERATOR_ARGUMENTS} tensors at most",
+                    "make several models of it",
+                )
         return made
 
     @property
@@ -74,7 +76,8 @@ class Specialisation:
     @cached_property
     def modes(self) -> tuple[bool, ...]:
         """Which modes need operators of their own: evaluation, and training if that differs."""
-        return (False, True) if self.graph(DType.FLOAT32, training=True).updates else (False,)
+        trained = self.graph(DType.FLOAT32, training=True)
+        return (False, True) if trained.updates or trained.dropping else (False,)
 
     @property
     def name(self) -> str:

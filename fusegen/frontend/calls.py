@@ -20,12 +20,20 @@ from fusegen.frontend.values import (
     Value,
     describe,
 )
-from fusegen.ir.graph import Node, StatisticsUpdate
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import (
+    Attributes,
+    Node,
+    Placeholder,
+    Role,
+    StatisticsUpdate,
+    TensorType,
+)
 from fusegen.ops.build import call
 from fusegen.ops.construct import as_tensor
 from fusegen.ops.operands import TENSOR_KINDS
 from fusegen.ops.pointwise.logic import WHERE
-from fusegen.ops.record import Layer, Macro, ParameterKind, Record
+from fusegen.ops.record import Layer, Macro, ParameterKind, Record, Stochastic
 from fusegen.ops.registry import LAYERS
 
 _LAYER_NAMES = {name.lower(): name for name in LAYERS}
@@ -39,6 +47,11 @@ class Calls(Expressions):
         self._training = training
         self._active: set[Definition] = set()
         self.updates: list[StatisticsUpdate] = []
+        self.seed = Node(
+            Placeholder("seed", Role.SEED), (), Attributes(), TensorType((), DType.INT64), "seed"
+        )
+        self.dropping: list[str] = []
+        self._module_path = ""
         self.layer_names: dict[Node, str] = {}
 
     @abstractmethod
@@ -47,8 +60,10 @@ class Calls(Expressions):
 
     def apply(self, callee: Value, arguments: Sequence[Argument], span: Span) -> Value:
         """What calling `callee` gives. Raises Problem for arguments it does not take."""
-        if isinstance(callee, (Record, Macro)):
+        if isinstance(callee, (Record, Macro, Stochastic)):
             try:
+                if isinstance(callee, Stochastic):
+                    return self._apply_stochastic(callee, arguments, span)
                 return self._apply_operation(callee, arguments, span)
             except Problem as problem:
                 raise _or_layer(callee, arguments, problem) from None
@@ -88,6 +103,26 @@ class Calls(Expressions):
             if not isinstance(operand, Node):
                 raise Problem(f"{record.name} needs a tensor, but got {describe(operand)}", span)
         return self.operate(span, record.expand, tuple(operands), attributes)
+
+    def _apply_stochastic(
+        self, function: Stochastic, arguments: Sequence[Argument], span: Span
+    ) -> Value:
+        values = bind(function.name, function.parameters, arguments, span)
+        x = values.pop(function.parameters[0].name)
+        if not isinstance(x, Node):
+            raise Problem(f"{function.name} works on a tensor, but got {describe(x)}", span)
+        return self._drawn(function, x, attributes_of(values), self._module_path, span)
+
+    def _drawn(
+        self, function: Stochastic, x: Node, attributes: Attributes, path: str, span: Span
+    ) -> Node:
+        """What a function gives that is random if the module at `path` is in training."""
+        number = len(self.dropping)
+        drawn = self.operate(span, function.draw, x, self.seed, number, attributes)
+        if not self._training or drawn is x:
+            return x
+        self.dropping.append(path)
+        return drawn
 
     def _apply_function(
         self, function: Function, arguments: Sequence[Argument], span: Span
@@ -164,10 +199,14 @@ class Calls(Expressions):
                     argument.span,
                 )
             inputs.append(argument.value)
-        result = self.operate(
-            span, layer.apply, tuple(inputs), module.tensors, module.arguments, self._training
-        )
-        assert isinstance(result, Node)
+        result: Node
+        if layer.stochastic is None:
+            result = self.operate(
+                span, layer.apply, tuple(inputs), module.tensors, module.arguments, self._training
+            )
+        else:  # one without a name is in no mode of its own
+            path = module.path or self._module_path
+            result = self._drawn(layer.stochastic, inputs[0], module.arguments, path, span)
         if module.path and result not in inputs:
             self.layer_names.setdefault(result, module.path)
         if self._training and layer.statistics and "running_mean" in module.tensors:
@@ -183,7 +222,9 @@ class Calls(Expressions):
         return LayerModule(layer, "", chosen, {})
 
 
-def _or_layer(callee: Record | Macro, arguments: Sequence[Argument], problem: Problem) -> Problem:
+def _or_layer(
+    callee: Record | Macro | Stochastic, arguments: Sequence[Argument], problem: Problem
+) -> Problem:
     """The problem of a call, with the layer of that name where no argument is a tensor."""
     layer = _LAYER_NAMES.get(callee.name.replace("_", ""))
     if problem.hint or layer is None or any(isinstance(a.value, Node) for a in arguments):

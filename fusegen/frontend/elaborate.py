@@ -68,12 +68,13 @@ def elaborate(
     graph = Graph(
         name=chosen.name.text,
         inputs=inputs,
-        tensors=tuple(module.state()),
+        tensors=(*module.state(), *([elaborator.seed] if elaborator.dropping else [])),
         outputs=outputs,
         layers=tuple(elaborator.layers),
         updates=tuple(elaborator.updates),
         arguments=attributes_of(module.arguments),
         description=program.comment_above(chosen),
+        dropping=tuple(dict.fromkeys(elaborator.dropping)),
     )
     return Elaboration(_labelled(graph, elaborator), report.diagnostics)
 

@@ -78,11 +78,13 @@ class Elaborator(Calls):
         if module.definition in self._active:
             return ()  # check_names has reported the recursion
         self._active.add(module.definition)
+        outside, self._module_path = self._module_path, module.path
         try:
             with self.nested(module.definition.name.span):
                 return tuple(self._run_statements(module, take_input))
         finally:
             self._active.remove(module.definition)
+            self._module_path = outside
 
     def _run_statements(self, module: ModelModule, take_input: TakeInput) -> Iterator[Value]:
         scope = dict(module.arguments)

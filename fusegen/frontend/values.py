@@ -12,7 +12,7 @@ from fusegen.frontend.syntax import Function, Model
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role
 from fusegen.ir.integers import Integer
-from fusegen.ops.record import Layer, Macro, Record
+from fusegen.ops.record import Layer, Macro, Record, Stochastic
 
 
 class Poison(Enum):
@@ -38,7 +38,7 @@ class TensorClass:
 
 
 Declarable = Layer | Model | TensorClass
-Callee = Record | Macro | Function | Declarable | LayerModule | ModelModule
+Callee = Record | Macro | Stochastic | Function | Declarable | LayerModule | ModelModule
 Value = (
     Node | Integer | bool | int | float | str | None | DType | Callee | Poison | tuple["Value", ...]
 )

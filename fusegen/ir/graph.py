@@ -149,6 +149,7 @@ class Role(Enum):
     INPUT = "input"
     PARAMETER = "parameter"
     BUFFER = "buffer"
+    SEED = "seed"  # drawn for each call in training
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,9 @@ class Graph:
 
     `inputs` in the order of the model's declaration; `tensors` are its parameters and buffers in
     the order of the module's `state_dict`; `arguments` are the constants it was made with. `saved`
-    are intermediate values that a backward needs (`fusegen.passes.differentiate`).
+    are intermediate values that a backward needs (`fusegen.passes.differentiate`). `dropping` are
+    the paths of the modules whose training mode makes its dropouts drop, "" for the model itself;
+    what they draw from, a scalar int64, is the last of the `tensors` then.
     """
 
     name: str
@@ -211,6 +214,7 @@ class Graph:
     arguments: Attributes = Attributes()
     description: str = ""
     saved: tuple[Output, ...] = ()
+    dropping: tuple[str, ...] = ()
 
     @property
     def roots(self) -> tuple[Node, ...]:

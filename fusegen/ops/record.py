@@ -158,6 +158,12 @@ class Reshape(Record):
 
 
 @dataclass(frozen=True)
+class Positions(Record):
+    """Of each element of a tensor of the attribute `shape`, its place in row-major order: int64,
+    made of no operand."""
+
+
+@dataclass(frozen=True)
 class Concatenation(Record):
     """Joins its operands along the attribute `dim`."""
 
@@ -201,6 +207,20 @@ class Macro(Operation):
 
 
 @dataclass(frozen=True)
+class Stochastic(Operation):
+    """A function of one tensor that is random in training, and in evaluation the identity.
+
+    Given the tensor, the seed of this call of the model, which of the model's random functions
+    this is, and the arguments, `draw` gives its result in training, which is the tensor itself
+    where nothing is random; or raises `OperationError`, in evaluation as well.
+    """
+
+    parameters: tuple[Parameter, ...]
+    draw: Callable[[Node, Node, int, Attributes], Node]
+    summary: str
+
+
+@dataclass(frozen=True)
 class Constant(Operation):
     """A number in a graph; its attribute `value` is the Python number, its type has rank 0."""
 
@@ -232,7 +252,8 @@ class Layer:
     `tensors` gives the layer's parameters and buffers for given constructor arguments, or raises
     `OperationError`. `apply` builds its forward from the input nodes, its tensors' nodes by name,
     and the constructor arguments; the flag is the module's training mode. A batch norm also has
-    `statistics`: this batch's mean and unbiased variance, by which PyTorch updates its buffers.
+    `statistics`: this batch's mean and unbiased variance, by which PyTorch updates its buffers. One
+    that is `stochastic` is that function in training, and `apply` is the identity.
     """
 
     name: str
@@ -242,3 +263,4 @@ class Layer:
     summary: str
     arity: int = 1
     statistics: Callable[[Node], tuple[Node, Node]] | None = None
+    stochastic: Stochastic | None = None

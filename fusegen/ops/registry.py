@@ -7,18 +7,19 @@ from types import MappingProxyType
 
 from fusegen.ops import indexing
 from fusegen.ops.composite import arithmetic as composite_arithmetic
-from fusegen.ops.composite import library, normalizations, products, reductions, views
+from fusegen.ops.composite import dropout, library, normalizations, products, reductions, views
 from fusegen.ops.layers import activations as activation_layers
+from fusegen.ops.layers import dropout as dropout_layers
 from fusegen.ops.layers import normalizations as normalization_layers
 from fusegen.ops.layers import products as product_layers
 from fusegen.ops.pointwise import activations, arithmetic, casting, functions, logic
-from fusegen.ops.primitive import convolutions, poolings
+from fusegen.ops.primitive import convolutions, poolings, random_numbers
 from fusegen.ops.primitive import products as primitive_products
 from fusegen.ops.primitive import reductions as primitive_reductions
 from fusegen.ops.primitive import views as primitive_views
-from fusegen.ops.record import Layer, Macro, Record
+from fusegen.ops.record import Layer, Macro, Record, Stochastic
 
-Function = Record | Macro
+Function = Record | Macro | Stochastic
 
 # What the planner and the code generator know. Where a composite has the same name, it is the one
 # that a user calls: it takes all of PyTorch's arguments.
@@ -34,6 +35,7 @@ PRIMITIVES: tuple[Record, ...] = (
     *primitive_products.RECORDS,
     *convolutions.RECORDS,
     *poolings.RECORDS,
+    *random_numbers.RECORDS,
 )
 
 # The functions by the sections of the language reference.
@@ -66,6 +68,7 @@ SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Activations": activations.RECORDS,
         "Reductions": reductions.RECORDS,
         "Normalisations": normalizations.RECORDS,
+        "Dropout": dropout.FUNCTIONS,
         "Products": products.RECORDS,
         "Convolutions and poolings": library.RECORDS,
         "Views and joins": (*views.RECORDS, *indexing.MACROS),
@@ -82,6 +85,7 @@ LAYERS: Mapping[str, Layer] = MappingProxyType(
         for layer in (
             *product_layers.LAYERS,
             *normalization_layers.LAYERS,
+            *dropout_layers.LAYERS,
             *activation_layers.LAYERS,
         )
     }

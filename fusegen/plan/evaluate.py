@@ -18,6 +18,7 @@ from fusegen.ops.record import (
     Concatenation,
     Monoid,
     Pointwise,
+    Positions,
     Reduction,
     Reshape,
     View,
@@ -32,6 +33,7 @@ from fusegen.plan.expressions import (
     Literal,
     Load,
     PartialStates,
+    Position,
     Reduced,
     Select,
     Size,
@@ -145,6 +147,8 @@ class Evaluator:
             return Literal(node.dtype, "constant", value)
         if operation is SIZE_VALUE:
             return Size(node.dtype, "size", node.attributes.sizes("size")[0])
+        if isinstance(operation, Positions):
+            return Position(node.dtype, name, flatten(coordinates, node.shape))
         if isinstance(operation, Pointwise):
             return Compute(node.dtype, name, operation, operands, node.attributes)
         if isinstance(operation, (View, Reshape)):

@@ -64,6 +64,17 @@ class Size(Expression):
 
 
 @dataclass(frozen=True, eq=False)
+class Position(Expression):
+    """The place of an element in row-major order."""
+
+    position: Integer
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        return self.position.symbols()
+
+
+@dataclass(frozen=True, eq=False)
 class Compute(Expression):
     """A pointwise operation on its operands."""
 

@@ -16,6 +16,7 @@ from fusegen.plan.expressions import (
     Literal,
     Load,
     PartialStates,
+    Position,
     Reduced,
     Select,
     Size,
@@ -154,7 +155,7 @@ class _Keeping:
         return certain
 
     def _cheap(self, expression: Expression, kept: dict[Expression, None]) -> bool:
-        if isinstance(expression, (Literal, Size, PartialStates)):
+        if isinstance(expression, (Literal, Size, Position, PartialStates)):
             return True
         if not isinstance(expression, Compute) or expression.operation.cost > CHEAP:
             return False

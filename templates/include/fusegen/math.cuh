@@ -8,6 +8,7 @@
 
 #include "device.cuh"
 #include "dtypes.cuh"
+#include "philox.cuh"
 
 namespace fusegen {
 
