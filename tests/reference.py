@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
 
 import torch
 
@@ -11,6 +10,7 @@ from fusegen.ir.graph import Node, topological
 from fusegen.ops.construct import is_number
 from fusegen.ops.record import CONSTANT
 from fusegen.ops.twin import render
+from fusegen.testing import twins
 
 
 def evaluate(
@@ -19,13 +19,7 @@ def evaluate(
     sizes: Mapping[str, int] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """The roots' values, given those of the placeholders and of the symbolic sizes by name."""
-    scope = {
-        "torch": torch,
-        "F": torch.nn.functional,
-        "ceil": ceil,
-        "inf": float("inf"),
-        **(sizes or {}),
-    }
+    scope: dict[str, object] = {**twins.names(), **(sizes or {})}
     names: dict[Node, str] = {}
     for position, node in enumerate(topological(tuple(roots))):
         if node in values:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Node, Placeholder, Role
 from fusegen.testing.layouts import Layout, laid_out
 from fusegen.testing.subject import Subject, path_of, torch_dtype
 from fusegen.testing.values import Values, filled
@@ -41,7 +42,7 @@ class Case:
 
     `gradients` are those that the backward is given, by the names of the outputs: None for an
     output that nothing is made of. Arguments that are `frozen` require no gradient. `order` is the
-    seed of the order in which the emulator runs threads.
+    seed of the order in which the emulator runs threads. `training` is the model's mode.
     """
 
     dtype: str = "float32"
@@ -50,9 +51,10 @@ class Case:
     order: int = 0
     gradients: Mapping[str, Filled | None] = field(default_factory=dict)
     frozen: tuple[str, ...] = ()
+    training: bool = False
 
     def draw(self, subject: Subject) -> tuple[Tensor, ...]:
-        """The operator's arguments: the same each time."""
+        """The operator's arguments in the subject's mode: the same each time."""
         return tuple(
             self._tensor(node, position, subject.device)
             for position, node in enumerate(subject.placeholders(DType(self.dtype)))
@@ -78,10 +80,18 @@ class Case:
         how = self.tensors.get(argument_name(node), Filled())
         shape = tuple(size.evaluate(self.sizes) for size in node.shape)
         seed = how.seed * 1000 + position
+        if is_seed(node):
+            generator = torch.Generator().manual_seed(seed)
+            return torch.randint(-(2**63), 2**63 - 1, (), generator=generator).to(device)
         made = filled(how.values, shape, torch_dtype(node.dtype), seed, device)
         if argument_name(node).endswith("running_var"):
             made = made.abs()
         return laid_out(made, how.layout)
+
+
+def is_seed(node: Node) -> bool:
+    """Whether an argument is what dropouts draw from, for which any number of int64 is right."""
+    return isinstance(node.operation, Placeholder) and node.operation.role is Role.SEED
 
 
 def argument_name(node: Node) -> str:

@@ -36,6 +36,7 @@ class Unsuitable(Exception):
 def check_case(subject: Subject, case: Case) -> Finding | None:
     """The first thing that is wrong in the forward, or, where the model has a generated backward,
     in that; else None. Raises Unsuitable where there is nothing to compare with."""
+    subject = subject.in_mode(case.training)
     tensors = case.draw(subject)
     try:
         eager = subject.reference(tensors)

@@ -53,7 +53,8 @@ class Exercise:
                 nodes = subject.placeholders(DType(dtype))
                 symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
                 some = {symbol.name: ANY_SIZE for symbol in symbols}
-                run_case(subject, Case(dtype, some | dict(sizes)))
+                for training in subject.modes:
+                    run_case(subject, Case(dtype, some | dict(sizes), training=training))
 
     def run(self) -> int:
         """Run it on the GPU: on how many cases."""
@@ -81,6 +82,7 @@ class Exercise:
 
 def run_case(subject: Subject, case: Case) -> bool:
     """Run the kernels on a case; False where PyTorch itself refuses it."""
+    subject = subject.in_mode(case.training)
     tensors = case.draw(subject)
     try:
         results = subject.reference(tensors)

@@ -24,6 +24,7 @@ from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite
 from fusegen.ops.twin import render
+from fusegen.testing import twins
 from fusegen.testing.rounding import Precision, overflows, rounding_error
 from fusegen.testing.stand_ins import stand_in
 
@@ -149,13 +150,7 @@ def _twin(
     if replaced is not None:
         return replaced
     attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
-    scope: dict[str, object] = {
-        "torch": torch,
-        "F": torch.nn.functional,
-        "ceil": ceil,
-        "inf": float("inf"),
-        **sizes,
-    }
+    scope: dict[str, object] = {**twins.names(), **sizes}
     texts = []
     for position, operand in enumerate(node.operands):
         text = f"_{position}"

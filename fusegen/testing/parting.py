@@ -34,7 +34,7 @@ def first_parting(subject: Subject, case: Case, direction: Direction) -> str | N
     Builds the graph up to an operation some log2(operations) times: the one found is the first if
     all after it are wrong as well, as is usual.
     """
-    graph = _Run.of(subject, case, direction)
+    graph = _Run.of(subject.in_mode(case.training), case, direction)
     nodes = _operations(graph.graph)
     low, high = 0, len(nodes)
     while low < high:

@@ -36,6 +36,8 @@ def model_cases(
 ) -> Case:
     """Cases for a model; `sizes` fixes some of its symbolic sizes."""
     dtype = draw(st.sampled_from(dtypes))
+    training = len(subject.modes) > 1 and draw(st.booleans())
+    subject = subject.in_mode(training)
     graph = subject.graph(DType(dtype))
     chosen = dict(sizes or {})
     for name in _symbols(graph):
@@ -46,7 +48,7 @@ def model_cases(
     tensors = {name: draw(_fillings()) for name in names if name in odd}
     order = draw(st.integers(0, 20))
     if subject.why_forward_only is not None:
-        return Case(dtype, chosen, tensors, order)
+        return Case(dtype, chosen, tensors, order, training=training)
     outputs = [output.name for output in graph.outputs]
     strange = draw(st.sets(st.sampled_from(outputs)))
     absent_or_odd = st.none() | _fillings() if len(outputs) > 1 else _fillings()
@@ -55,7 +57,7 @@ def model_cases(
         name for name, is_trained in zip(names, subject.trained(), strict=True) if is_trained
     ]
     frozen = draw(st.sets(st.sampled_from(trained), max_size=2))
-    return Case(dtype, chosen, tensors, order, gradients, tuple(sorted(frozen)))
+    return Case(dtype, chosen, tensors, order, gradients, tuple(sorted(frozen)), training)
 
 
 def _fillings() -> st.SearchStrategy[Filled]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from types import ModuleType
@@ -27,12 +27,13 @@ from fusegen.testing.gradients import autograd, is_trained
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A specialised model and where its kernels run; whether its backward is left out. Emulated
-    kernels are built for the checker."""
+    """A specialised model and where its kernels run; whether its backward is left out, and whether
+    it is in training. Emulated kernels are built for the checker."""
 
     chosen: Specialisation
     target: Target
     forward_only: bool = False
+    training: bool = False
 
     @staticmethod
     def of(
@@ -55,12 +56,27 @@ class Subject:
         """Where its tensors are, as PyTorch names it."""
         return "cuda" if self.target is Target.CUDA else "cpu"
 
+    @cached_property
+    def modes(self) -> tuple[bool, ...]:
+        """The modes in which there is something to verify: training where elements are dropped
+        then; not yet where a batch norm keeps statistics."""
+        trained = self.chosen.graph(DType.FLOAT32, training=True)
+        return (False, True) if trained.dropping and not trained.updates else (False,)
+
+    def in_mode(self, training: bool) -> Subject:
+        """The same model in training or in evaluation."""
+        return self if training is self.training else self._other_mode
+
+    @cached_property
+    def _other_mode(self) -> Subject:
+        return replace(self, training=not self.training)
+
     def graph(self, dtype: DType) -> Graph:
-        """The model in evaluation, as its operator takes it."""
-        return self.chosen.graph(dtype, training=False)
+        """The model in its mode, as its operator takes it."""
+        return self.chosen.graph(dtype, training=self.training)
 
     def placeholders(self, dtype: DType) -> tuple[Node, ...]:
-        """The operator's arguments: inputs, then parameters and buffers."""
+        """The operator's arguments: inputs, then parameters and buffers, then a seed."""
         graph = self.graph(dtype)
         return (*graph.inputs, *graph.tensors)
 
@@ -72,20 +88,20 @@ class Subject:
     def reference(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """What PyTorch's own operations make of them."""
         with torch.no_grad():
-            return as_tuple(self._generated.reference(*tensors))
+            return as_tuple(self._reference(*tensors))
 
     @cached_property
     def why_forward_only(self) -> str | None:
         """Why there is no generated backward to verify; None where there is one."""
         if self.forward_only:
             return "as asked"
-        if self.chosen.derivatives(training=False):
+        if self.chosen.derivatives(self.training):
             return None
         return why_not_differentiable(self.graph(DType.FLOAT32))
 
     def derivative(self, dtype: DType) -> Differentiated:
         """The forward and backward graphs in a dtype, of a model that has a backward."""
-        found = self.chosen.derivative(dtype, training=False)
+        found = self.chosen.derivative(dtype, self.training)
         assert found is not None
         return found
 
@@ -109,10 +125,19 @@ class Subject:
     ) -> tuple[Tensor | None, ...]:
         """What PyTorch's own operations give."""
         return _differentiated(
-            lambda leaves: as_tuple(self._generated.reference(*leaves)), tensors, trained, upstream
+            lambda leaves: as_tuple(self._reference(*leaves)), tensors, trained, upstream
         )
 
+    @property
+    def _reference(self) -> Callable[..., Tensor | tuple[Tensor, ...]]:
+        generated = self._generated
+        found: Callable[..., Tensor | tuple[Tensor, ...]]
+        found = generated.reference_training if self.training else generated.reference
+        return found
+
     def _called(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        if self.training:  # the module would draw a seed of its own
+            return as_tuple(self._generated._run(self._generated._TRAINING, *tensors))
         graph = self.graph(DType.FLOAT32)
         inputs, held = tensors[: len(graph.inputs)], tensors[len(graph.inputs) :]
         paths = (path_of(node) for node in graph.tensors)

@@ -92,7 +92,9 @@ def _of_channels(rank: int, unbatched: bool) -> Stochastic:
             return 1
         if x.type.rank != rank + 2:
             also = f" or {rank + 1}" if unbatched else ""
-            raise OperationError(f"{name} needs an input of rank {rank + 2}{also}, and got {x.type}")
+            raise OperationError(
+                f"{name} needs an input of rank {rank + 2}{also}, and got {x.type}"
+            )
         return 2
 
     summary = "In training, whole channels dropped with probability `p`, the others over 1 - p."
