@@ -23,6 +23,7 @@ from tests.ops.examples import (
     some_dims,
     typed,
 )
+from tests.ops.structured_random import RANDOM
 from tests.ops.structured_views import VIEWS
 
 NUMBERS = tuple(dtype for dtype in DType if dtype is not DType.BOOL)
@@ -295,6 +296,7 @@ STRUCTURED: Mapping[Record, Examples] = {
     products.LINEAR: linear,
     primitive_products.MATRIX_PRODUCT: lambda: plain_product(batched=None),
     **VIEWS,
+    **RANDOM,
     convolutions.CONVOLUTION: primitive_convolution,
     **{r: partial(convolution, n, transposed=False) for n, r in library.CONVOLUTIONS.items()},
     **{

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, TensorType
 from fusegen.ops.autocast import POLICIES, Device
+from fusegen.ops.composite import dropout
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import OperationError, Record
@@ -28,9 +29,12 @@ from tests.reference import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RECORDS = [
-    record
-    for name, record in FUNCTIONS.items()
-    if isinstance(record, Record) and not name.startswith("bitwise_")  # of integers only
+    *(
+        record
+        for name, record in FUNCTIONS.items()
+        if isinstance(record, Record) and not name.startswith("bitwise_")  # of integers only
+    ),
+    *dropout.RECORDS,
 ]
 each_device = pytest.mark.parametrize("device", Device, ids=lambda device: device.value)
 

@@ -8,7 +8,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, AttributeValue, TensorType
 from fusegen.ir.integers import Integer
 from fusegen.ops.construct import call
-from fusegen.ops.record import Layer, Macro, OperationError
+from fusegen.ops.record import Layer, Macro, OperationError, Stochastic
 from fusegen.ops.registry import FUNCTIONS, LAYERS
 from tests.ops.examples import fixed, placeholder
 
@@ -31,6 +31,9 @@ def refused(
     with pytest.raises(OperationError) as error:
         if isinstance(record, Macro):
             record.expand(nodes, Attributes.of(**attributes))
+        elif isinstance(record, Stochastic):
+            (x,), seed = nodes, placeholder(fixed((), DType.INT64))
+            record.draw(x, seed, 0, Attributes.of(**{"p": 0.5, **attributes}))
         else:
             call(record, nodes, **attributes)
     return error.value
@@ -87,6 +90,10 @@ def refused(
         ("clamp", [(2, 3)], {}, "needs min, max, or both", None),
         ("var", [(2, 3)], {"unbiased": False, "correction": 1}, "the same thing", "only one"),
         ("gelu", [(2, 3)], {"approximate": "exact"}, "cannot be 'exact'", "'none' or 'tanh'"),
+        ("dropout", [(2, 3)], {"p": 1.5}, "p of dropout is 1.5", "from 0 to 1"),
+        ("dropout", [(2, 3)], {"p": float("nan")}, "p of dropout is nan", None),
+        ("dropout2d", [(2, 3, 4)], {}, "rank 4, and got float32[2, 3, 4]", None),
+        ("dropout3d", [(2, 3)], {}, "rank 5 or 4", None),
     ],
 )
 def test_message_and_hint(
@@ -97,7 +104,7 @@ def test_message_and_hint(
     assert hint is None or hint in (error.hint or "")
 
 
-@pytest.mark.parametrize("name", ["gelu", "softmax", "mean", "var", "layer_norm"])
+@pytest.mark.parametrize("name", ["gelu", "softmax", "mean", "var", "layer_norm", "dropout"])
 def test_integers_are_refused_where_pytorch_refuses_them(name: str) -> None:
     extra = {"softmax": {"dim": 0}, "layer_norm": {"normalized_shape": (3,)}}.get(name, {})
     error = refused(name, (2, 3), dtype=DType.INT64, **extra)

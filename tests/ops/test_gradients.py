@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role, TensorType
-from fusegen.ops.composite import products
+from fusegen.ops.composite import dropout, products
 from fusegen.ops.composite.normalizations import STANDARDISE
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise import activations, arithmetic, functions
@@ -26,7 +26,7 @@ from tests.reference import evaluate
 # Neither side differentiates floor_divide.
 RECORDS = [
     record
-    for record in dict.fromkeys((*FUNCTIONS.values(), *PRIMITIVES))
+    for record in dict.fromkeys((*FUNCTIONS.values(), *PRIMITIVES, *dropout.RECORDS))
     if isinstance(record, Record) and record is not arithmetic.FLOOR_DIVIDE
 ]
 # Both sides compute in float64, each with its own order of a few dozen roundings; PyTorch has the

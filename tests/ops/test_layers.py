@@ -39,6 +39,7 @@ POOLS = [
     for rank in (1, 2, 3)
     for more in ({}, {"stride": 1, "padding": 1}, {"ceil_mode": True})
 ]
+DROPOUTS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 CASES: list[Case] = [
     ("Linear", {"in_features": 8, "out_features": 5}, (2, 3, 8)),
     ("Linear", {"in_features": 8, "out_features": 5, "bias": False}, (8,)),
@@ -72,6 +73,7 @@ CASES: list[Case] = [
     *((name, {}, (2, 6)) for name in ("Hardtanh", "Hardsigmoid", "Hardswish", "Softplus")),
     *((name, {}, (2, 6)) for name in ("Softsign", "Softshrink", "Hardshrink", "Tanhshrink")),
     ("Identity", {}, (2, 6)),
+    *((name, {"p": 0.0}, (2, 3, 4, 5, 6)[: rank + 2]) for rank, name in enumerate(DROPOUTS)),
 ]
 
 

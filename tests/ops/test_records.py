@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Output, topological
+from fusegen.ops.composite import dropout
 from fusegen.ops.composite.normalizations import RECORDS as NORMALIZATIONS
 from fusegen.ops.record import Composite, Record
 from fusegen.ops.registry import FUNCTIONS, PRIMITIVES
@@ -20,9 +21,8 @@ from tests.reference import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-RECORDS = tuple(
-    dict.fromkeys((*PRIMITIVES, *(f for f in FUNCTIONS.values() if isinstance(f, Record))))
-)
+FUNCTION_RECORDS = (f for f in FUNCTIONS.values() if isinstance(f, Record))
+RECORDS = tuple(dict.fromkeys((*PRIMITIVES, *FUNCTION_RECORDS, *dropout.RECORDS)))
 
 
 def by_name(records: Iterable[Record]) -> list[object]:

@@ -54,16 +54,28 @@ def _dropped(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     return build.mul(build.mul(x, _mask(x, seed, attributes)), 1 / (1 - p))
 
 
-def _stochastic(name: str, summary: str, mask_rank: Callable[[Node], int | None]) -> Stochastic:
-    """A dropout; `mask_rank` tells how many dims have choices of their own, None for all, or raises
-    OperationError for a shape that is not taken."""
-    record = _record(name, summary)
+def _record(name: str) -> Composite:
+    """What a dropout is in training, with the seed and its number as further arguments."""
+    return composite(
+        name,
+        (INPUT, tensor("seed"), _P, integer("number"), integer("mask_rank", None)),
+        _dropped,
+        "_dropout({input}, {seed}, {p}, {number}, mask_rank={mask_rank})",
+        "The elements that dropout `number` of a model keeps, over 1 - p, and 0 for others.",
+    )
+
+
+def _stochastic(
+    record: Composite, summary: str, mask_rank: Callable[[Node], int | None]
+) -> Stochastic:
+    """The language's function; `mask_rank` tells how many dims have choices of their own, None for
+    all, or raises OperationError for a shape that is not taken."""
 
     def draw(x: Node, seed: Node, number: int, attributes: Attributes) -> Node:
         p = attributes.number("p")
         if not 0 <= p <= 1:
             raise OperationError(
-                f"p of {name} is {p:g}, but must be a probability", "it lies between 0 and 1"
+                f"p of {record.name} is {p:g}, but must be a probability", "it is from 0 to 1"
             )
         require(x.type, Accepts.FLOATS)
         rank = mask_rank(x)
@@ -71,42 +83,32 @@ def _stochastic(name: str, summary: str, mask_rank: Callable[[Node], int | None]
             return x
         return build.call(record, (x, seed), p=p, number=number, mask_rank=rank)
 
-    return Stochastic(name, (INPUT, _P), draw, summary)
+    return Stochastic(record.name, (INPUT, _P), draw, summary)
 
 
-def _record(name: str, summary: str) -> Composite:
-    return composite(
-        name,
-        (INPUT, tensor("seed"), _P, integer("number"), integer("mask_rank", None)),
-        _dropped,
-        "_dropout({input}, {seed}, {p}, {number}, mask_rank={mask_rank})",
-        summary,
-    )
-
-
-def _of_channels(rank: int, unbatched: bool) -> Stochastic:
-    name = f"dropout{rank}d"
+def _of_channels(rank: int, record: Composite) -> Stochastic:
+    # PyTorch takes (N, C, L) for a batch in dropout2d, with a warning; that is dropout1d's.
+    ranks = (rank + 2,) if rank == 2 else (rank + 2, rank + 1)
 
     def mask_rank(x: Node) -> int:
-        if unbatched and x.type.rank == rank + 1:
-            return 1
-        if x.type.rank != rank + 2:
-            also = f" or {rank + 1}" if unbatched else ""
-            raise OperationError(
-                f"{name} needs an input of rank {rank + 2}{also}, and got {x.type}"
-            )
-        return 2
+        if x.type.rank not in ranks:
+            wanted = " or ".join(map(str, ranks))
+            raise OperationError(f"{record.name} needs an input of rank {wanted}, and got {x.type}")
+        return x.type.rank - rank
 
-    summary = "In training, whole channels dropped with probability `p`, the others over 1 - p."
-    return _stochastic(name, summary, mask_rank)
+    summary = "In training, whole channels 0 with probability `p`, others over 1 - p."
+    return _stochastic(record, summary, mask_rank)
 
+
+DROPPED = _record("dropout")
+CHANNELS_DROPPED = {rank: _record(f"dropout{rank}d") for rank in (1, 2, 3)}
+RECORDS = (DROPPED, *CHANNELS_DROPPED.values())
 
 DROPOUT = _stochastic(
-    "dropout",
+    DROPPED,
     "In training, each element 0 with probability `p`, else over 1 - p; in evaluation, itself.",
     lambda x: None,
 )
-# PyTorch takes (N, C, L) for a batch in dropout2d, with a warning; here it is dropout1d's.
-CHANNEL_DROPOUTS = {rank: _of_channels(rank, unbatched=rank != 2) for rank in (1, 2, 3)}
+CHANNEL_DROPOUTS = {rank: _of_channels(rank, r) for rank, r in CHANNELS_DROPPED.items()}
 
 FUNCTIONS = (DROPOUT, *CHANNEL_DROPOUTS.values())

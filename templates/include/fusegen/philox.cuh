@@ -32,15 +32,14 @@ __device__ __forceinline__ RandomWords philox(RandomWords counter, uint64_t key)
 // 2^32 is dropped for each unit of `threshold`. Four neighbours share a counter.
 __device__ __forceinline__ bool is_kept(int64_t seed, int64_t position, uint32_t threshold,
                                         uint32_t number) {
-    const uint64_t place = static_cast<uint64_t>(position);
-    const uint64_t block = place >> 2;
+    const uint64_t block = static_cast<uint64_t>(position >> 2);
     const RandomWords words = philox(
         {{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), number, 0u}},
         static_cast<uint64_t>(seed));
-    const bool odd = (place & 1) != 0;
+    const bool odd = (position & 1) != 0;
     const uint32_t lower = odd ? words.at[1] : words.at[0];
     const uint32_t upper = odd ? words.at[3] : words.at[2];
-    return ((place & 2) != 0 ? upper : lower) >= threshold;
+    return ((position & 2) != 0 ? upper : lower) >= threshold;
 }
 
 }  // namespace fusegen
