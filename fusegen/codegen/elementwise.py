@@ -33,7 +33,8 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     values = tuple(store.value for store in plan.stores)
     scope = Scope.of(values, plan.written, stored_integers(plan.stores), (plan.count,))
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
-    statements = Statements(scope.names, loop.scope.symbols, loop.load, scalar_load(scope))
+    load = scalar_load(scope)
+    statements = Statements(scope.names, loop.scope.symbols, loop.load, load, choice=loop.choice)
     for store in plan.stores:
         statements.lines.append(loop.store(store, statements.value(store.value)))
     body = statements.drain()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fusegen.codegen.c_text import loaded, storage_type, stored
@@ -10,7 +10,7 @@ from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances
-from fusegen.plan.expressions import Load
+from fusegen.plan.expressions import Compute, Expression, Load, Position
 from fusegen.plan.kernels.stores import Store
 
 
@@ -97,6 +97,22 @@ class VectorLoop:
             self.before.append(f"const {dtype} {variable} = {name}[{address}];")
             self.vectors[load] = variable
         return loaded(self.vectors[load], load.dtype)
+
+    def choice(self, choice: Compute, known: Mapping[Expression, str]) -> str | None:
+        """The text for whether an element is kept, where neighbours lie together: four of them
+        share their random numbers, so the choices for a vector are made together, ahead."""
+        seed, position = choice.operands
+        if not isinstance(seed, Load) or not isinstance(position, Position):
+            return None
+        if self._access(position.position) is not Access.CONTIGUOUS:
+            return None
+        given = known[seed] if seed in known else self.load(seed)
+        first = self.scope.text(position.position.substitute(self._at_first()))
+        of = (choice.attributes.integer(name) for name in ("threshold", "number"))
+        variable = self.scope.names.fresh(f"{choice.name}_vector")
+        arguments = ", ".join([given, first, *map(str, of)])
+        self.before.append(f"const auto {variable} = are_kept<vector>({arguments});")
+        return f"{variable}[element]"
 
     def _prepare_divisions(self, values: tuple[Integer, ...]) -> None:
         """Divide once for the vector where its elements divide neighbouring numbers by a size."""

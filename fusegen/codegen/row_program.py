@@ -121,6 +121,7 @@ class _Writer:
             known,
             divisors=self.divisors,
             tolerant=self.tolerant,
+            choice=loop.choice,
         )
         holders = state_holders(phase.reductions)
         reductions = tuple(

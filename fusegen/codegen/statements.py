@@ -13,6 +13,7 @@ from fusegen.ir.integers import Atom
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.pointwise.logic import WHERE
+from fusegen.ops.primitive.random_numbers import KEPT
 from fusegen.ops.record import ParameterKind
 from fusegen.plan.expressions import (
     Compute,
@@ -26,6 +27,9 @@ from fusegen.plan.expressions import (
 from fusegen.plan.tolerance import NARROW
 
 LoadText = Callable[[Load], str]
+# The text for a random choice that is made with its neighbours' ahead of the elements, given what
+# is known there; None for one that has to be made for each element.
+ChoiceText = Callable[[Compute, Mapping[Expression, str]], "str | None"]
 
 
 @dataclass
@@ -35,6 +39,7 @@ class Statements:
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
     loop variables and sizes; `load` writes a load's right side in its compute type, `guarded_load`
     does so where only one side of a selection may be read, so nothing may be loaded ahead.
+    `choice` writes random choices.
     `divisors` names the prepared `Divisor`s of what many elements are divided by. Quicker functions
     will do for results of 16 bits and for the values in `tolerant`.
     """
@@ -47,6 +52,7 @@ class Statements:
     lines: list[str] = field(default_factory=list)
     divisors: Mapping[Expression, str] = field(default_factory=dict)
     tolerant: frozenset[Expression] = frozenset()
+    choice: ChoiceText = lambda choice, known: None
 
     def value(self, root: Expression) -> str:
         """The text that stands for `root`, after the statements it needs have been written."""
@@ -56,6 +62,11 @@ class Statements:
             if expression in self.known:
                 stack.pop()
                 continue
+            if isinstance(expression, Compute) and expression.operation is KEPT:
+                made = self.choice(expression, self.known)
+                if made is not None:
+                    self.known[expression] = made
+                    continue
             needed = [a for a in _statement_arguments(expression) if a not in self.known]
             if needed:
                 stack.extend(reversed(needed))

@@ -160,7 +160,10 @@ def _element_loop(
     values = tuple(store.value for store in epilogue.stores)
     element = _accumulator("block", neighbours)
     known: dict[Expression, str] = {e: element for e in walk(values) if isinstance(e, Accumulator)}
-    statements = Statements(scope.names, loop.scope.symbols, loop.load, scalar_load(scope), known)
+    load = scalar_load(scope)
+    statements = Statements(
+        scope.names, loop.scope.symbols, loop.load, load, known, choice=loop.choice
+    )
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
