@@ -16,7 +16,14 @@ from fusegen.frontend.report import Report, listing, nearest
 from fusegen.frontend.syntax import Expression, Input, Model, Name, Return
 from fusegen.frontend.values import POISON, Poisoned, Problem, Scope, Value, describe
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, Output, StatisticsUpdate, topological
+from fusegen.ir.graph import (
+    Graph,
+    LayerInstance,
+    Node,
+    Output,
+    StatisticsUpdate,
+    topological,
+)
 
 ArgumentValue = int | float | bool | str
 _KINDS: dict[type, str] = {
@@ -74,7 +81,7 @@ def elaborate(
         updates=tuple(elaborator.updates),
         arguments=attributes_of(module.arguments),
         description=program.comment_above(chosen),
-        dropping=tuple(dict.fromkeys(elaborator.dropping)),
+        dropping=tuple(dict.fromkeys(_holder(p, elaborator.layers) for p in elaborator.dropping)),
     )
     return Elaboration(_labelled(graph, elaborator), report.diagnostics)
 
@@ -164,6 +171,13 @@ def _outputs(model: Model, returned: Sequence[Value], report: Report) -> Iterato
             name = f"{name}_{position}"
         taken.add(name)
         yield Output(name, value)
+
+
+def _holder(path: str, layers: Sequence[LayerInstance]) -> str:
+    """The module at a path, or the one that would hold it: one without members is not made."""
+    while path and not any(f"{layer.path}.".startswith(f"{path}.") for layer in layers):
+        path = path.rpartition(".")[0]
+    return path
 
 
 def _labelled(graph: Graph, elaborator: Elaborator) -> Graph:
