@@ -90,8 +90,8 @@ def explain(
     precision: str = "highest",
     model: str | None = None,
 ) -> Explanation:
-    """The plan of a model in evaluation for the given sizes, its bytes and operations, and that of
-    its backward."""
+    """The plan of a model in evaluation for the given sizes, its bytes and operations, that of its
+    forward in training if it is another one, and that of its backward."""
     from dataclasses import replace
 
     from fusegen.compiler.choices import precision_named
@@ -124,6 +124,12 @@ def explain(
     assumed = tuple((name, hints[name]) for name in named)
     forward = replace(explained(chosen.name, graph), sizes=assumed)
     trained = differentiate(chosen.graph(DType(dtype), training=True))
+    if len(chosen.modes) > 1:
+        found = decomposed(chosen, DType(dtype), training=True)
+        found = pipeline.run(trained.forward) if trained else found
+        other = explained(chosen.operator(True), found)
+        is_built = forward.is_built and other.is_built
+        forward = replace(forward, training=other, is_built=is_built)
     if trained is None:
         return forward
     saved = tuple(

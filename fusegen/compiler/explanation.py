@@ -76,7 +76,8 @@ class Explanation:
 
     `sizes` are the symbolic sizes that costs are for, and `is_built` tells that what is built,
     whose sizes are not known then, is planned alike. A model that can be trained also has what its
-    forward saves then, and its backward.
+    forward saves then, and its backward; one that computes something else in training, as with a
+    dropout, its forward there.
     """
 
     kernels: tuple[KernelLine, ...]
@@ -86,6 +87,7 @@ class Explanation:
     is_built: bool = True
     saved: tuple[SavedLine, ...] = ()
     backward: Explanation | None = None
+    training: Explanation | None = None
 
     @staticmethod
     def of(plan: ModulePlan, boundaries: tuple[Boundary, ...] = ()) -> Explanation:
@@ -119,13 +121,16 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """The symbolic `sizes` assumed, whether what is built `is_built` in this way, `kernels`
         with name, kind, ops, bytes, operations, floor in microseconds, reason and forms, and
-        `library_calls` with the operation and the reason; with a backward, also `saved`, the values
+        `library_calls` with the operation and the reason; the kernels and calls of the forward in
+        training in `training`, where that is another one; with a backward, also `saved`, the values
         kept for it and their bytes, and the backward's kernels and calls in `backward`."""
         content = {
             "sizes": dict(self.sizes),
             "is_built": self.is_built,
             **self._plan_json(),
         }
+        if self.training is not None:
+            content["training"] = self.training._plan_json()
         if self.backward is not None:
             content["saved"] = [vars(value) for value in self.saved]
             content["saved_bytes"] = sum(value.bytes for value in self.saved)
@@ -153,21 +158,25 @@ class Explanation:
 
     def as_text(self) -> str:
         """The sizes assumed, a table with a line for each kernel and call, and the reasons below
-        it; then the same of the backward."""
+        it; then the same of the forward in training, if that is another one, and of the
+        backward."""
         sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes)
         assumed = [f"Costs are for {sizes}, the floor is an H100's."] if sizes else []
         if not self.is_built:
             assumed.append("The kernels that are built differ: leave --size out to see them.")
         if assumed:
             assumed.append("")
+        plans = [*assumed, self._plan_text()]
+        if self.training is not None:
+            plans += ["", "The forward in training:", "", self.training._plan_text()]
         if self.backward is None:
-            return "\n".join([*assumed, self._plan_text()])
+            return "\n".join(plans)
         total = scaled(sum(value.bytes for value in self.saved), "B")
         saved = [
             f"  {value.name}: {value.type}, {scaled(value.bytes, 'B')}" for value in self.saved
         ]
         head = f"In training, {total} are saved for the backward{':' if saved else '.'}"
-        parts = [*assumed, self._plan_text(), "", head, *saved, "", "The backward:", ""]
+        parts = [*plans, "", head, *saved, "", "The backward:", ""]
         return "\n".join([*parts, self.backward._plan_text()])
 
     def _plan_text(self) -> str:
