@@ -160,7 +160,9 @@ class Elaborator(Calls):
         shown = f"model '{callee.name.text}'"
         child = ModelModule(callee, path, self.scope_of(shown, callee.parameters, arguments, span))
         module.children[name] = child
+        before = len(self.dropping)
         self._run(child, lambda _, __: POISON)  # declares its layers, whether or not it is called
+        del self.dropping[before:]
         return child
 
     def _declare_layer(

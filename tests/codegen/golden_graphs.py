@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.ops.composite.dropout import DROPPED
+from fusegen.ops.construct import call
 from tests.emulated import apply, cuda_text, graph, planned, value
 from tests.kernels.families import add, gelu, linear, mul, softmax
 
@@ -91,9 +93,16 @@ def _convolution_16_bits() -> Graph:
     return graph([x, weight], gelu(result), name="ConvGelu")
 
 
+def _dropout() -> Graph:
+    x, seed = value("x", "batch", 64, dtype=DType.BFLOAT16), value("seed", dtype=DType.INT64)
+    dropped = call(DROPPED, (gelu(x), seed), p=0.1, number=0)
+    return graph([x, seed], dropped, name="GeluDropout")
+
+
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
     "joined": _joined,
+    "dropout": _dropout,
     "layer_norm": _layer_norm,
     "softmax": _softmax,
     "columns": _columns,
