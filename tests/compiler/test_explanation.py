@@ -10,6 +10,7 @@ import pytest
 from fusegen import compiler
 from fusegen.cli.main import main
 from fusegen.compiler.explanation import Explanation
+from fusegen.frontend import Source
 
 CHAINS = Path(__file__).parents[2] / "examples" / "kernelbench"
 
@@ -115,3 +116,15 @@ def test_what_is_saved_for_the_backward() -> None:
     assert "In training, 34.6 MB are saved for the backward:" in text
     for kernel in explanation.backward.kernels:
         assert kernel.name in text
+
+
+def test_the_forward_in_training_where_it_is_another_one() -> None:
+    text = "model Drops:\n    input x: [n, 8]\n    return dropout(tanh(x), 0.2)\n"
+    explanation = compiler.explain(Source("drops.fuse", text), arguments={}, sizes={})
+    assert explanation.training is not None and explanation.backward is not None
+    assert [kernel.ops for kernel in explanation.kernels] == [("tanh",)]
+    assert [kernel.ops for kernel in explanation.training.kernels] == [("tanh", "dropout")]
+    assert "dropout" in explanation.backward.kernels[0].ops
+    assert "The forward in training:" in explanation.as_text()
+    assert set(explanation.as_json()["training"]) == {"kernels", "library_calls"}
+    assert "training" not in explain("l2_88", batch=1024).as_json()
