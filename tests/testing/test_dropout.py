@@ -35,7 +35,8 @@ MUTANTS = {
 
 def test_right_kernels_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     small_cases(monkeypatch)
-    result = verify(under_test(DROPS, forward_only=False), examples=15, dtypes=["float32"])
+    made = under_test(DROPS, forward_only=False)
+    result = verify(made, examples=15, seconds=600, dtypes=["float32"])
     assert result.failure is None and result.checked > 5 and result.why_forward_only is None
 
 
