@@ -127,17 +127,18 @@ class Explanation:
         content = {
             "sizes": dict(self.sizes),
             "is_built": self.is_built,
-            **self._plan_json(),
+            **self.steps_as_json(),
         }
         if self.training is not None:
             content["training"] = self.training._plan_json()
         if self.backward is not None:
             content["saved"] = [vars(value) for value in self.saved]
             content["saved_bytes"] = sum(value.bytes for value in self.saved)
-            content["backward"] = self.backward._plan_json()
+            content["backward"] = self.backward.steps_as_json()
         return content
 
-    def _plan_json(self) -> dict[str, Any]:
+    def steps_as_json(self) -> dict[str, Any]:
+        """`kernels` and `library_calls` of `as_json` alone."""
         return {
             "kernels": [
                 {

@@ -151,7 +151,7 @@ def _libraries(
 def _plan_json(variants: Sequence[Variant]) -> str:
     """The first variant's plan, and where there are several, all by name."""
     first, *others = variants
-    content = Explanation.of(first.plan).as_json()
+    content = Explanation.of(first.plan).steps_as_json()
     if others:
-        content["variants"] = {v.name: Explanation.of(v.plan).as_json() for v in variants}
+        content["variants"] = {v.name: Explanation.of(v.plan).steps_as_json() for v in variants}
     return json.dumps(content, indent=2) + "\n"

@@ -163,6 +163,7 @@ def test_plan(model: Path, tmp_path: Path) -> None:
     assert plan["library_calls"] == []
     assert set(kernel) == {
         "name", "kind", "ops", "reads_bytes", "writes_bytes", "flops", "floor_us", "why",
+        "forms",
     }  # fmt: skip
     assert kernel["kind"] == "elementwise"
     assert kernel["writes_bytes"] == 1024 * 4 * 4  # a symbolic size counts as 1024
