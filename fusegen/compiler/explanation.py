@@ -130,7 +130,7 @@ class Explanation:
             **self.steps_as_json(),
         }
         if self.training is not None:
-            content["training"] = self.training._plan_json()
+            content["training"] = self.training.steps_as_json()
         if self.backward is not None:
             content["saved"] = [vars(value) for value in self.saved]
             content["saved_bytes"] = sum(value.bytes for value in self.saved)
