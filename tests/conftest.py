@@ -1,5 +1,6 @@
-"""What all tests share: tests that need a GPU or nvcc are left out where there is none, and
-hypothesis draws the same examples in every run, without a time limit on any."""
+"""What all tests share: tests that need a GPU or nvcc are left out where there is none, hypothesis
+draws the same examples in every run, without a time limit on any, and no test depends on those that
+ran before it in its process."""
 
 from __future__ import annotations
 
@@ -12,8 +13,13 @@ from collections.abc import Callable, Iterator
 import hypothesis
 import pytest
 
+from fusegen import settings
 from fusegen.runtime.errors import ToolchainError
 from fusegen.runtime.toolchain import find_nvcc
+
+# PyTorch's threads only wait for each other on the tests' small tensors, and cost as much again. It
+# reads this when it is loaded, in the processes that tests start too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("fusegen", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("fusegen")
@@ -50,9 +56,23 @@ NEEDS: dict[str, Callable[[], bool]] = {
 """Each marker that names a need, and whether this machine meets it."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """All test processes share a cache that is nobody else's. Its keys are of everything that a
+    build depends on, so it may be empty, or filled by an earlier run."""
+    folder = config.rootpath / ".pytest_cache" / "fusegen"
+    os.environ.setdefault(settings.CACHE_DIR.name, str(folder))
+
+
 def settings_of_the_process() -> tuple[object, ...]:
     """What one test could leave behind that changes another's result."""
-    if "torch" not in sys.modules:  # the tests of most stages do without it
+    variables = ("PATH", *(setting.name for setting in settings.ALL))
+    common = os.getcwd(), tuple(sys.path), *(os.environ.get(name) for name in variables)
+    return *common, *settings_of_torch()
+
+
+def settings_of_torch() -> tuple[object, ...]:
+    """Those of PyTorch, if it is loaded: the tests of most stages do without it."""
+    if "torch" not in sys.modules:
         return ()
     import torch
 
@@ -61,6 +81,7 @@ def settings_of_the_process() -> tuple[object, ...]:
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.get_default_dtype(),
+        torch.get_num_threads(),
         torch.backends.cuda.matmul.fp32_precision,
         torch.are_deterministic_algorithms_enabled(),
     )
@@ -70,10 +91,24 @@ def settings_of_the_process() -> tuple[object, ...]:
 def settings_are_left_as_found() -> Iterator[None]:
     """Which tests share a process is chance, so that what one of them leaves behind is a failure
     of another now and then."""
-    before, folder = settings_of_the_process(), os.getcwd()
+    start_afresh()
+    before = settings_of_the_process()
     yield
-    assert os.getcwd() == folder
-    assert not before or settings_of_the_process() == before
+    after = settings_of_the_process()
+    assert after[: len(before)] == before  # longer where the test was the first to load PyTorch
+
+
+def start_afresh() -> None:
+    """What PyTorch keeps of earlier tests without having been told to: where its generator stands,
+    and how often `torch.compile` has compiled a function, which it gives up on after a while."""
+    if "torch" in sys.modules:
+        import torch
+
+        torch.manual_seed(0)
+    if "torch._dynamo" in sys.modules:
+        import torch._dynamo
+
+        torch._dynamo.reset()
 
 
 def left_out(config: pytest.Config) -> list[str]:

@@ -1,25 +1,21 @@
-"""The emulator's runtime library and the test kernels, built once a session."""
+"""The emulator's runtime library, which is the one of the process, and the test kernels, built once
+a session."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import pytest
 
-from fusegen import emulator
 from fusegen.emulator import EmulatorRuntime
-from tests.emulator.kernel_library import Kernel, LoadKernel, build_kernel, build_runtime
+from fusegen.runtime.loader import emulator_runtime
+from tests.emulator.kernel_library import Kernel, LoadKernel, build_kernel
 
 
 @pytest.fixture(scope="session")
-def session_runtime(tmp_path_factory: pytest.TempPathFactory) -> EmulatorRuntime:
-    return emulator.load_runtime(build_runtime(tmp_path_factory.mktemp("runtime") / "emulator.so"))
-
-
-@pytest.fixture(scope="session")
-def load_kernel(
-    session_runtime: EmulatorRuntime, tmp_path_factory: pytest.TempPathFactory
-) -> LoadKernel:
+def load_kernel(tmp_path_factory: pytest.TempPathFactory) -> LoadKernel:
+    emulator_runtime()  # kernel libraries find its functions among the process's symbols
     folder = tmp_path_factory.mktemp("kernels")
 
     @functools.cache
@@ -30,9 +26,15 @@ def load_kernel(
     return load
 
 
+def make_as_new(runtime: EmulatorRuntime) -> None:
+    runtime.configure()
+    runtime.forget_all()
+
+
 @pytest.fixture
-def runtime(session_runtime: EmulatorRuntime) -> EmulatorRuntime:
-    """The runtime with its settings and memory as new."""
-    session_runtime.configure()
-    session_runtime.forget_all()
-    return session_runtime
+def runtime() -> Iterator[EmulatorRuntime]:
+    """The runtime with its settings and memory as new, which is how later tests find it."""
+    found = emulator_runtime()
+    make_as_new(found)
+    yield found
+    make_as_new(found)

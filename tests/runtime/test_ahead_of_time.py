@@ -23,11 +23,6 @@ print(total.tolist(), "fusegen" in sys.modules)
 """
 
 
-@pytest.fixture(autouse=True)
-def _cache(cache_folder: Path) -> None:
-    """Every test here builds into a cache of its own."""
-
-
 def test_folder_runs_without_fusegen(tmp_path: Path) -> None:
     request = adder(offset=0.25)
     folder = tmp_path / "out"

@@ -32,12 +32,17 @@ model Several:
 """
 SIMPLE = "model Simple:\n    input x: [n, 4]\n    return sum(x)\n"
 
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
 Case = tuple[str, tuple[Tensor, ...], str]
 CASES: dict[str, Case] = {
     "chain": (CHAIN, (inputs(),), "_INFERENCE"),
-    "batch norm": (BATCH_NORM, (torch.randn(2, 4, 3, 5).transpose(2, 3),), "_TRAINING"),
-    "several results": (SEVERAL, (torch.randn(3, 4), torch.randn(4, 3).t()), "_INFERENCE"),
-    "nothing saved": (SIMPLE, (torch.randn(3, 4),), "_INFERENCE"),
+    "batch norm": (BATCH_NORM, (drawn(2, 4, 3, 5).transpose(2, 3),), "_TRAINING"),
+    "several results": (SEVERAL, (drawn(3, 4), drawn(4, 3).t()), "_INFERENCE"),
+    "nothing saved": (SIMPLE, (drawn(3, 4),), "_INFERENCE"),
 }
 each_case = pytest.mark.parametrize("name", CASES)
 

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from fusegen.runtime.builder import build
@@ -16,11 +15,6 @@ from tests.runtime.adder import adder
 
 A = torch.arange(100, dtype=torch.float32)
 B = torch.full((100,), 0.5)
-
-
-@pytest.fixture(autouse=True)
-def _cache(cache_folder: Path) -> None:
-    """Every test here builds into a cache of its own."""
 
 
 def load_operators(request: BuildRequest) -> Any:

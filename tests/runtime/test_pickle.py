@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import os
 import pickle
@@ -95,16 +96,15 @@ def test_another_process_loads_it(tmp_path: Path, target: Target) -> None:
 
 
 def test_another_process_loads_a_compiled_folders_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Its class lies in a file, so it is found by name, without fusegen."""
     (tmp_path / "scale.fuse").write_text(MODEL)
     out = tmp_path / "out"
     fusegen.compile(tmp_path / "scale.fuse", out, arguments={"width": 6}, target="emulate")
     monkeypatch.syspath_prepend(str(out))
-    import scale  # type: ignore[import-not-found]
-
-    module = scale.Scale()
+    request.addfinalizer(lambda: sys.modules.pop("scale", None))
+    module = importlib.import_module("scale").Scale()
     x = torch.arange(12.0).view(2, 6) - 5
     assert torch.equal(copy.deepcopy(module)(x), module(x))
     result, _, _ = read_elsewhere(module, tmp_path, out)

@@ -48,9 +48,22 @@ class Mutant:
         }
 
 
+@functools.cache
+def specialised(source: str) -> Specialisation:
+    """A model, taken in once for all its mutants."""
+    return Specialisation.of(Source("model.fuse", source), None, {})
+
+
+@functools.cache
+def right_blueprint(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
+    """That of a model without a fault, planned for small cases once for all its mutants."""
+    made = blueprint(chosen, target, check)
+    return replace(made, request=functools.cache(made.request))
+
+
 def under_test(source: str, *, forward_only: bool) -> Subject:
     """A model in the emulator."""
-    return Subject.of(Source("model.fuse", source), target="emulate", forward_only=forward_only)
+    return Subject(specialised(source), Target.EMULATE, forward_only)
 
 
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +85,13 @@ def verified_mutant(
     own = f"{mutant.file} {mutant.fault}"
 
     def planted(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
-        made = blueprint(chosen, target, check)
+        made = right_blueprint(chosen, target, check)
 
         def request(name: str) -> BuildRequest:
             wanted = made.request(name)
             sources = mutant.planted(wanted.sources)
             changed.extend(file for file in sources if sources[file] != wanted.sources[file])
-            return replace(wanted, sources={**sources, "planted_fault.h": f"// {own}\n"})
+            return replace(wanted, sources={**sources, "planted_fault.cuh": f"// {own}\n"})
 
         return replace(made, key=f"{made.key} {own}", request=request)
 
