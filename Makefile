@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

@@ -1,5 +1,7 @@
-"""The bindings' header, compiled ahead for the emulator: it is most of what an emulated binding
-costs to compile, and the same for every model."""
+"""What is made once for all emulated bindings, because it is most of what one costs to build: their
+header, compiled ahead, and an empty library to link with in place of torch's, which takes long to
+read. The names are looked up in torch's own when the module is loaded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from pathlib import Path
 from fusegen.runtime.builder import run_ninja
 from fusegen.runtime.cache import cached_file
 from fusegen.runtime.fingerprint import digest, machine_ingredients
-from fusegen.runtime.ninja_file import BUILD_FILE, EMULATED_BINDING_FLAGS, ninja_words
+from fusegen.runtime.ninja_file import (
+    BUILD_FILE,
+    EMULATED_BINDING_FLAGS,
+    TORCH_LIBRARY,
+    ninja_words,
+)
 from fusegen.runtime.request import BuildRequest, Target
 from fusegen.runtime.toolchain import Toolchain
 
@@ -17,7 +24,8 @@ HEADER = "include/fusegen/binding.h"
 
 
 def compiled_header(request: BuildRequest, toolchain: Toolchain) -> Path | None:
-    """The folder to look for headers in before all others: `fusegen/binding.h.gch` lies there.
+    """The folder to look for headers in before all others: `fusegen/binding.h.gch` lies there, and
+    beside it what stands for torch's library.
 
     g++ takes such a file in the header's place if its own version and options are those it was made
     with, and nothing else checks it: the entry's key is of the headers' texts, the flags, the
@@ -49,4 +57,7 @@ def _build_file(toolchain: Toolchain, compiled: str) -> str:
         f"  command = {cxx} {EMULATED_BINDING_FLAGS} -Iinclude -isystem {torch} "
         "-x c++-header $in -o $out\n"
         f"build {compiled}: compile {HEADER}\n"
+        "rule stand_in\n"
+        f"  command = {cxx} -shared -Wl,-soname,{TORCH_LIBRARY} -x c++ /dev/null -o $out\n"
+        f"build {TORCH_LIBRARY}: stand_in\n"
     )

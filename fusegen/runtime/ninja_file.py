@@ -15,6 +15,7 @@ from fusegen.runtime.toolchain import Toolchain
 
 BUILD_FILE = "build.ninja"
 TOOLCHAIN_FILE = "toolchain.ninja"
+TORCH_LIBRARY = "libtorch_cpu.so"
 
 # Two modules in one process must not see each other's symbols. Weak symbols are hidden with the
 # rest, which also keeps g++ from making them unique in the process; a call to an exported function
@@ -74,15 +75,16 @@ def toolchain_file(
     """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell.
 
     `emulator_flags` are the emulator's flags for kernels, `compiled_header` the folder with the
-    bindings' compiled header; a CUDA build has neither.
+    bindings' compiled header and what stands for torch's library; a CUDA build has neither.
     """
+    torch_folder = compiled_header or toolchain.torch.library_folder
     values: dict[str, Sequence[str | Path]] = {
         "cxx": [toolchain.cxx.path],
         "nvcc": [toolchain.nvcc.path] if toolchain.nvcc else [],
         "emulator_flags": emulator_flags,
         "compiled_header": [f"-I{compiled_header}"] if compiled_header else [],
         "torch_include": [toolchain.torch.include_folder],
-        "torch_library": [toolchain.torch.library_folder / "libtorch_cpu.so"],
+        "torch_library": [torch_folder / TORCH_LIBRARY],
     }
     return "".join(f"{name} = {ninja_words(words)}\n" for name, words in values.items() if words)
 
@@ -132,8 +134,9 @@ def _binding_command(request: BuildRequest) -> str:
 
 def _link_command(request: BuildRequest) -> str:
     if request.target is Target.EMULATE:
-        # The emulator's own symbols are found in the process when the module is loaded.
-        return f"$cxx -shared -Wl,{OWN_SYMBOLS} -o $out $in $torch_library"
+        # The emulator's own symbols are found in the process when the module is loaded, and torch's
+        # in its library, which the module names although what stands for it has none of them.
+        return f"$cxx -shared -Wl,{OWN_SYMBOLS} -Wl,--no-as-needed -o $out $in $torch_library"
     # nvcc knows where the CUDA runtime lies; linked in statically, none is needed at run time.
     return (
         f"$nvcc -ccbin $cxx -shared -cudart static -Xlinker {OWN_SYMBOLS} -Xlinker -z "
