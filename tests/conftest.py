@@ -82,7 +82,9 @@ def settings_of_torch() -> tuple[object, ...]:
         torch.is_inference_mode_enabled(),
         torch.get_default_dtype(),
         torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
         torch.backends.cuda.matmul.fp32_precision,
+        torch.backends.mkldnn.matmul.fp32_precision,
         torch.are_deterministic_algorithms_enabled(),
     )
 

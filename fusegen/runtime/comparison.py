@@ -132,12 +132,21 @@ def compare(
 @contextmanager
 def float32_matmul_precision(precision: str) -> Iterator[None]:
     """Within the block, `torch.set_float32_matmul_precision` holds."""
-    before = torch.get_float32_matmul_precision()
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set in the newer way, for a back end, which hides it
+        before = "highest"
+    # The newer switches, which it sets as well, and to other values than were there at first.
+    backends: Any = torch.backends
+    switches = backends.cuda.matmul, backends.mkldnn.matmul
+    kept = [switch.fp32_precision for switch in switches]
     torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        for switch, value in zip(switches, kept, strict=True):
+            switch.fp32_precision = value
 
 
 def random_tensor(node: Node, sizes: Mapping[str, int], device: str) -> Tensor:

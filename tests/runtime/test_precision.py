@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from fusegen.runtime.comparison import float32_matmul_precision
 from tests.modules import generated, load
 
 MODEL = """\
@@ -23,10 +24,8 @@ FULL, ROUNDED = 32 * FINE, 32.0
 
 @pytest.fixture(autouse=True)
 def restore_the_setting() -> Iterator[None]:
-    before = torch.backends.cuda.matmul.fp32_precision
-    yield
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.fp32_precision = before
+    with float32_matmul_precision("highest"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +63,14 @@ def test_older_and_newer_switches(module: Any) -> None:
     assert results(module) == {ROUNDED}
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     assert results(module) == {FULL}
+
+
+def test_a_setting_for_a_while_leaves_the_newer_switch_as_it_was() -> None:
+    for setting in ("none", "tf32"):
+        torch.backends.cuda.matmul.fp32_precision = setting
+        with float32_matmul_precision("highest"):
+            assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+        assert torch.backends.cuda.matmul.fp32_precision == setting
 
 
 def test_compiled_module_follows_a_change(module: Any) -> None:
