@@ -102,7 +102,7 @@ def even_sizes(positions: Iterable[Integer], step: Integer, vector: int) -> tupl
     where they are multiples of `vector`."""
     found: dict[Integer, None] = {}
     for position in positions:
-        for division in position.divisions():
+        for division in sorted(position.divisions(), key=str):  # a set has no order of its own
             size = division.denominator
             is_size = size.constant is None and not size.divisions()
             fixed = step.alone not in size.symbols()

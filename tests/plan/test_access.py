@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -116,3 +118,11 @@ def test_sizes_that_decide_whether_vectors_share_an_element_are_found() -> None:
     assert even_sizes([STEP // M + ROW], STEP, 4) == (M,)
     assert even_sizes([STEP % M, STEP // M], STEP, 4) == (M,)
     assert even_sizes([STEP // 48, ROW // M, STEP * 2 // M], STEP, 4) == ()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_sizes_do_not_depend_on_the_order_of_a_set(turn: int) -> None:
+    """Which follows from the hashes of strings: other ones in every process."""
+    divisions = sorted((STEP // M + STEP // (N * 3)).divisions(), key=str)[::turn]
+    position: Any = SimpleNamespace(divisions=lambda: divisions)
+    assert even_sizes([position], STEP, 4) == (N * 3, M)
