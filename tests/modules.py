@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from fusegen.compiler import variant
 from fusegen.compiler.loading import load_model
 from fusegen.frontend import Source
+from fusegen.plan.cost import H100
+from fusegen.plan.module import plan_module
 from fusegen.runtime.request import Target
 
 
@@ -17,6 +25,16 @@ def load(text: str, target: Target = Target.EMULATE) -> Any:
     """The class of a text's model; emulated kernels are built for the checker."""
     source = Source("model.fuse", text)
     return load_model(source, target=target, check=target is Target.EMULATE)
+
+
+@contextmanager
+def planned_for_few_processors() -> Iterator[None]:
+    """Share sums over rows between the blocks of two processors: the emulator runs every block of a
+    large device, also those that have nothing to do."""
+    few = functools.partial(plan_module, device=replace(H100, processors=2))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(variant, "plan_module", few)
+        yield
 
 
 def generated(module: nn.Module) -> Any:

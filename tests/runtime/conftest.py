@@ -1,12 +1,16 @@
-"""A cache folder of its own for every test, and compilers that write down each call."""
+"""Plans for a small device, a cache folder of a test's own, and compilers that write down each
+call."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.modules import planned_for_few_processors
 
 WATCHED_COMPILER = """\
 #!/bin/sh
@@ -15,6 +19,12 @@ echo "$*" >> "{folder}/calls"
 while [ -e "{folder}/hold" ]; do sleep 0.05; done
 exec "{compiler}" "$@"
 """
+
+
+@pytest.fixture(scope="package", autouse=True)
+def few_processors() -> Iterator[None]:
+    with planned_for_few_processors():
+        yield
 
 
 @pytest.fixture

@@ -10,12 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import Phase
 
-from fusegen.compiler import variant
 from fusegen.compiler.loading import blueprint
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.frontend import Source
-from fusegen.plan.cost import H100
-from fusegen.plan.module import plan_module
 from fusegen.runtime.generated_module import Blueprint
 from fusegen.runtime.request import BuildRequest, Target
 from fusegen.testing import Subject, Verification, strategies, subject, verification, verify
@@ -56,7 +53,7 @@ def specialised(source: str) -> Specialisation:
 
 @functools.cache
 def right_blueprint(chosen: Specialisation, target: Target, check: bool) -> Blueprint:
-    """That of a model without a fault, planned for small cases once for all its mutants."""
+    """That of a model without a fault, planned once for all its mutants."""
     made = blueprint(chosen, target, check)
     return replace(made, request=functools.cache(made.request))
 
@@ -67,11 +64,8 @@ def under_test(source: str, *, forward_only: bool) -> Subject:
 
 
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw small tensors only, and plan sums over rows for a device of few processors: the emulator
-    runs every block of a large one, also those that have nothing to do."""
+    """Draw small tensors only."""
     monkeypatch.setattr(strategies, "GREATEST_COUNT", 2048)
-    few = functools.partial(plan_module, device=replace(H100, processors=2))
-    monkeypatch.setattr(variant, "plan_module", few)
 
 
 def verified_mutant(
