@@ -104,13 +104,15 @@ class Pointwise(Record):
     `floating` one that are integers or truth values are cast to float32 by the call that makes the
     node, as PyTorch does for `exp` or a division. `near_cuda`, if any, takes the place of `cuda`
     where the result is a 16-bit float or becomes one with the error that it has: it is quicker, and
-    its error vanishes beside the rounding.
+    its error vanishes beside the rounding. An `exact` one gives an operand's value, its negative or
+    a number that it is given, or a whole number: nothing that the arithmetic rounds.
     """
 
     cuda: str
     cost: int = 1
     floating: bool = False
     near_cuda: str | None = None
+    exact: bool = False
 
 
 class Monoid(Enum):

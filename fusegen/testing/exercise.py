@@ -16,7 +16,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.testing.case import Case
 from fusegen.testing.families import FAMILIES
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject
+from fusegen.testing.subject import Subject, Unsuitable
 
 # Enough for a convolution's window.
 ANY_SIZE = 8
@@ -86,7 +86,7 @@ def run_case(subject: Subject, case: Case) -> bool:
     tensors = case.draw(subject)
     try:
         results = subject.reference(tensors)
-    except (RuntimeError, IndexError, ValueError):
+    except Unsuitable:
         return False
     subject.kernels(tensors)
     if subject.why_forward_only is None:

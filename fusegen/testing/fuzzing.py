@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from fusegen.errors import SourceError
 from fusegen.frontend import Source
 from fusegen.testing.case import Case
-from fusegen.testing.checks import Unsuitable, check_case
+from fusegen.testing.checks import check_case
 from fusegen.testing.processes import each
 from fusegen.testing.programs import model_sources
 from fusegen.testing.reduction import reduced
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject
+from fusegen.testing.subject import Subject, Unsuitable
 
 CASES_EACH = 3
 PROGRAMS_TOGETHER = 5

@@ -71,7 +71,10 @@ def rounding_error(
 ) -> Tensor | None:
     """The error that the node itself may add to each element of its float64 `value`, given its
     `operands`; None for an operation that only moves or selects elements. `of_magnitudes` gives
-    what the operation makes of its finite operands' absolute values."""
+    what the operation makes of its finite operands' absolute values.
+
+    A 0 that was selected, or is made of zeros alone, has no error: which elements a relu masks
+    depends on it."""
     operation = node.operation
     inner = unit(node.dtype.compute)
     kept = node.dtype.compute if precision.in_registers else node.dtype
@@ -79,30 +82,42 @@ def rounding_error(
     if operation is AS_STORED:  # compared with what was made from the very same value
         return None
     if isinstance(operation, Pointwise):
+        if operation.exact:
+            return None if kept is node.dtype.compute else _of_storing(value, kept)
         # What underflows on the way, as in x * exp(x), costs as much times an operand; what has
         # a 16-bit result may take quicker functions, for which subnormal numbers are zero.
         found = torch.finfo(getattr(torch, node.dtype.compute.value))
         smallest = least(node.dtype) if node.dtype.compute is node.dtype else found.tiny
         lost = smallest * _greatest(value, operands)
         if operation is TANHSHRINK:  # x - tanh(x) cancels, in eager mode as well
-            lost = lost + FUNCTION_UNITS * inner * operands[0].abs()
-        return stored + lost + FUNCTION_UNITS * inner * value.abs()
+            return stored + lost + FUNCTION_UNITS * inner * operands[0].abs()
+        # What underflows in float64 does so in narrower types, too.
+        return torch.where(value == 0, 0.0, stored + lost + FUNCTION_UNITS * inner * value.abs())
     if isinstance(operation, Reduction):
         rule = _REDUCTIONS.get(operation.monoid)
         if rule is None:
             return None
         (operand,) = operands
-        return stored + inner * rule(node, value, operand)
-    if isinstance(operation, Product):
-        terms = operands[0].shape[-1]
-        return stored + _walk(node, terms, precision.product) * of_magnitudes()
-    if isinstance(operation, LibraryCall):
-        if "conv" not in operation.name:
-            return stored + FUNCTION_UNITS * inner * of_magnitudes()
-        terms = _terms_of_convolution(operation, operands)
-        return stored + _walk(node, terms, precision.convolution) * of_magnitudes()
+        size = rule(node, value, operand)
+        return torch.where(size == 0, 0.0, stored + inner * size)
+    if isinstance(operation, (Product, LibraryCall)):
+        magnitudes = of_magnitudes()
+        if isinstance(operation, Product):
+            relative = _walk(node, operands[0].shape[-1], precision.product)
+        elif "conv" in operation.name:
+            terms = _terms_of_convolution(operation, operands)
+            relative = _walk(node, terms, precision.convolution)
+        else:
+            relative = FUNCTION_UNITS * inner
+        return torch.where(magnitudes == 0, 0.0, stored + relative * magnitudes)
     assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
     return None
+
+
+def _of_storing(value: Tensor, dtype: DType) -> Tensor:
+    """What rounding to a narrower type changes, of what that can represent."""
+    off = (value.to(getattr(torch, dtype.value)).double() - value).abs()
+    return torch.where(off.isfinite(), off, 0.0)
 
 
 def _terms_of_convolution(operation: LibraryCall, operands: Sequence[Tensor]) -> int:

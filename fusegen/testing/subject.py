@@ -25,6 +25,10 @@ from fusegen.runtime.request import Target
 from fusegen.testing.gradients import autograd, is_trained
 
 
+class Unsuitable(Exception):
+    """PyTorch itself refuses the case, such as the greatest of no elements."""
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A specialised model and where its kernels run; whether its backward is left out, and whether
@@ -86,9 +90,13 @@ class Subject:
             return self._called(tensors)
 
     def reference(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """What PyTorch's own operations make of them."""
+        """What PyTorch's own operations make of them; raises Unsuitable where they refuse."""
+        function = self._reference
         with torch.no_grad():
-            return as_tuple(self._reference(*tensors))
+            try:
+                return as_tuple(function(*tensors))
+            except (RuntimeError, IndexError, ValueError) as refusal:
+                raise Unsuitable(str(refusal)) from refusal
 
     @cached_property
     def why_forward_only(self) -> str | None:

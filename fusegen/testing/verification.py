@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, errors, given, seed, settings
 from fusegen.compiler.sizes import check_sizes
 from fusegen.ir.dtypes import DType
 from fusegen.testing.case import Case
-from fusegen.testing.checks import Unsuitable, check_case
+from fusegen.testing.checks import check_case
 from fusegen.testing.judging import Finding
 from fusegen.testing.parting import first_parting
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject
+from fusegen.testing.subject import Subject, Unsuitable
 
 Progress = Callable[[int], None]
 

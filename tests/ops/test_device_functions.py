@@ -283,6 +283,38 @@ def assert_within_conditioning(
     )
 
 
+FLOATING = dict.fromkeys(
+    record
+    for record, dtype, second in CASES
+    if dtype is DType.FLOAT32
+    and applied(record, operands(record, dtype), arguments(record, second)).dtype is dtype
+)
+# Not for these arguments: less 0.5, or the whole part of a rounded quotient.
+ROUND_SELDOM = ("softshrink", "floor_divide", "truncate_divide", "remainder")
+
+
+@pytest.mark.parametrize("record", FLOATING, ids=lambda record: record.name)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_exact_rounds_nothing_and_a_zero_has_no_error(
+    library: ctypes.CDLL, record: Pointwise
+) -> None:
+    """On both of which `fusegen.testing.rounding` relies."""
+    rounded = 0
+    for case in CASES:
+        if case[:2] != (record, DType.FLOAT32):
+            continue
+        inputs = samples(record, DType.FLOAT32)
+        wide = reference(case, [x.double() if x.is_floating_point() else x for x in inputs])
+        finite = wide[wide.abs() <= torch.finfo(torch.float32).max]
+        rounded += int((finite.float().double() != finite).sum())
+        if record is not activations.TANHSHRINK:  # which cancels
+            assert not run(library, case, inputs)[wide == 0].any()
+    if record.exact:
+        assert not rounded
+    elif record.name not in ROUND_SELDOM:
+        assert rounded
+
+
 @pytest.mark.nvcc
 def test_nvcc_compiles_every_expression_without_a_warning(tmp_path: Path) -> None:
     write_headers(tmp_path)

@@ -61,6 +61,11 @@ FOUND = {
         "input x: [n, 3]\n    return exp(x // -1.5)[:, 1:1]",
         Case("float32", {"n": 2}),
     ),
+    # A backward that needs no tensor had none to tell its device by.
+    "a gradient of zeros": (
+        "input x: [6, 6]\n    return relu(floor(x))",
+        Case("float32"),
+    ),
 }
 
 

@@ -159,6 +159,7 @@ def _activation(
     cost: int,
     gradient: Gradient,
     near_cuda: str | None = None,
+    exact: bool = False,
 ) -> Pointwise:
     arguments = ", ".join(f"{{{p.name}}}" for p in parameters)
     return unary(
@@ -168,6 +169,7 @@ def _activation(
         summary,
         cost=cost,
         near_cuda=near_cuda,
+        exact=exact,
         parameters=parameters,
         gradient=gradient,
     )
@@ -196,9 +198,10 @@ RELU = unary(
     "`input` where it is positive, else 0.",
     cost=2,
     accepts=Accepts.NUMBERS,
+    exact=True,
     gradient=_relu,
 )
-RELU6 = _activation("relu6", "`input` held between 0 and 6.", cost=3, gradient=_relu6)
+RELU6 = _activation("relu6", "`input` held between 0 and 6.", cost=3, exact=True, gradient=_relu6)
 LEAKY_RELU = _activation(
     "leaky_relu",
     "`input` where it is positive, else `negative_slope * input`.",
@@ -267,6 +270,7 @@ HARDSHRINK = _activation(
     "`input`, with 0 from `-lambd` to `lambd`.",
     floating("lambd", 0.5),
     cost=3,
+    exact=True,
     gradient=_shrink,
 )
 TANHSHRINK = _activation(
@@ -278,6 +282,7 @@ THRESHOLD = unary(
     "F.threshold({input}, {threshold}, {value})",
     "`input` where it is above `threshold`, else `value`.",
     cost=2,
+    exact=True,
     parameters=(floating("threshold"), floating("value")),
     gradient=_threshold,
 )
@@ -287,6 +292,7 @@ HARDTANH = _activation(
     floating("min_val", -1.0),
     floating("max_val", 1.0),
     cost=3,
+    exact=True,
     gradient=_hardtanh,
 )
 HARDSIGMOID = _activation("hardsigmoid", "`relu6(input + 3) / 6`.", cost=5, gradient=_hardsigmoid)

@@ -161,6 +161,7 @@ MINIMUM = binary(
     "torch.minimum({input}, {other})",
     "The lesser, elementwise; NaN if either is.",
     cost=2,
+    exact=True,
     gradient=_extreme(lambda x, y: build.gt(x, y)),
 )
 MAXIMUM = binary(
@@ -169,11 +170,18 @@ MAXIMUM = binary(
     "torch.maximum({input}, {other})",
     "The greater, elementwise; NaN if either is.",
     cost=2,
+    exact=True,
     gradient=_extreme(lambda x, y: build.lt(x, y)),
 )
 
 NEG = unary(
-    "neg", "-{input}", "-{input:operand}", "The negative.", accepts=Accepts.NUMBERS, gradient=_neg
+    "neg",
+    "-{input}",
+    "-{input:operand}",
+    "The negative.",
+    accepts=Accepts.NUMBERS,
+    exact=True,
+    gradient=_neg,
 )
 ABS = unary(
     "abs",
@@ -181,6 +189,7 @@ ABS = unary(
     "torch.abs({input})",
     "The absolute value.",
     accepts=Accepts.NUMBERS,
+    exact=True,
     gradient=_absolute,
 )
 SIGN = unary(
@@ -190,6 +199,7 @@ SIGN = unary(
     "-1, 0 or 1 by the sign; 0 for NaN.",
     cost=3,
     accepts=Accepts.ANY,
+    exact=True,
     gradient=_no_slope,
 )
 SQUARE = unary(

@@ -38,6 +38,7 @@ WIDEN = Pointwise(
     twin="{input}.to(torch.promote_types({input}.dtype, torch.float32))",
     summary="The same values in the type that arithmetic on them is done in.",
     cuda="{input}",
+    exact=True,
     gradient=_gradient,
 )
 

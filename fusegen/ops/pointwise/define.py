@@ -19,6 +19,7 @@ def unary(
     result: DType | None = None,
     floating: bool = False,
     near_cuda: str | None = None,
+    exact: bool = False,
     parameters: tuple[Parameter, ...] = (),
     gradient: Gradient | None = None,
 ) -> Pointwise:
@@ -33,6 +34,7 @@ def unary(
         cost=cost,
         floating=floating,
         near_cuda=near_cuda,
+        exact=exact,
         gradient=gradient,
     )
 
@@ -48,6 +50,7 @@ def binary(
     result: DType | None = None,
     floating: bool = False,
     near_cuda: str | None = None,
+    exact: bool = False,
     gradient: Gradient | None = None,
 ) -> Pointwise:
     """An operation on two tensors, `input` and `other`, either of which may be a number."""
@@ -61,5 +64,6 @@ def binary(
         cost=cost,
         floating=floating,
         near_cuda=near_cuda,
+        exact=exact,
         gradient=gradient,
     )

@@ -71,6 +71,7 @@ def _rounding(name: str, summary: str) -> Pointwise:
         f"torch.{name}({{input}})",
         summary,
         accepts=Accepts.NUMBERS,
+        exact=True,
         gradient=_no_slope,
     )
 
@@ -152,7 +153,13 @@ TRUNC = _rounding("trunc", "Rounded towards zero.")
 ROUND = _rounding("round", "Rounded to the nearest integer, halves to even.")
 
 CLONE = unary(
-    "clone", "{input}", "torch.clone({input})", "A copy.", accepts=Accepts.ANY, gradient=_same
+    "clone",
+    "{input}",
+    "torch.clone({input})",
+    "A copy.",
+    accepts=Accepts.ANY,
+    exact=True,
+    gradient=_same,
 )
 
 RECORDS = (

@@ -136,6 +136,7 @@ WHERE = Pointwise(
     twin="torch.where({condition}, {input:number}, {other:number})",
     summary="`input` where the condition holds, else `other`.",
     cuda="{condition} ? {input} : {other}",
+    exact=True,
     gradient=_where,
 )
 

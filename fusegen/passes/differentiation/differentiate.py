@@ -158,6 +158,7 @@ def _backward(
     body = topological(tuple(result.node for result in results))
     used = {node for node in body if isinstance(node.operation, Placeholder)}
     used |= set(_that_give_sizes(body, used, arguments))
+    used = used or {next(iter(found.gradients))}  # a tensor tells an operator its device
     order = [*Origin]
     inputs = tuple(
         sorted((x for x in known if x in used), key=lambda x: order.index(known[x].origin))
