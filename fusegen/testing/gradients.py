@@ -100,7 +100,7 @@ def formula_bounds(
 
     modelled = _exactly(found, tensors, upstream, sizes)
     samples = [
-        _perturbed(rounding, tensors, upstream, sizes, Precision(), seed)
+        _perturbed(rounding, tensors, upstream, sizes, Precision(unbounded=True), seed)
         for seed in range(FORMULA_SAMPLES)
     ]
     return {
@@ -113,7 +113,7 @@ def formula_bounds(
 
 
 def _formula_bound(name: str, truth: Tensor, samples: Sequence[Tensor]) -> Bound:
-    """Anything goes where float32 leaves its range: there is no telling how errors spread."""
+    """Anything goes where a sample is not finite: there is no telling how errors spread."""
     allowed = FORMULA_UNIT * truth.abs()
     for sample in samples:
         off = FORMULA_FACTOR * (sample - truth).abs()
@@ -158,7 +158,7 @@ def _perturbed(
     """The gradients as kernels may compute them, by the arguments' positions."""
     roots = perturbed(found.forward, tensors, sizes, precision, seed)
     stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
-    given = taken(found, tensors, upstream, stored)
+    given = taken(found, tensors, upstream, roots if precision.unbounded else stored)
     made = perturbed(found.backward, given, sizes, precision, BACKWARD_SEEDS + seed)
     return dict(zip(found.targets, made, strict=True))
 

@@ -74,6 +74,8 @@ def perturbed(
         # What is made of nothing but numbers is on the CPU.
         moved = value + torch.where(drawn.to(value.device) < 0.5, size, -size)
         moved = torch.where(value.isfinite(), moved, value)
+        if precision.unbounded:
+            return moved
         moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)
         lost = overflows(node, value, operands, by_magnitudes)
         return moved if lost is None else torch.where(lost, nan, moved)

@@ -40,11 +40,13 @@ MEAN_UNITS = 4.0
 class Precision:
     """What precision the arithmetic of float32 has: unit roundoffs of the operands of products and
     of convolutions, which TF32 and bfloat16 modes make greater. Values that stay `in_registers`
-    from one operation to the next are rounded as those of the compute type, not as stored ones."""
+    from one operation to the next are rounded as those of the compute type, not as stored ones.
+    Where it is `unbounded`, values are never too large for their type."""
 
     product: float = 0.0
     convolution: float = 0.0
     in_registers: bool = False
+    unbounded: bool = False
 
 
 # Of TF32's 10 bits behind the point, which the hardware may get by cutting off.
