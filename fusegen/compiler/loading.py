@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fusegen.compiler.specialisation import MODULE_DTYPES, Specialisation
-from fusegen.compiler.variant import autocast_keys, make_variant, tf32_dtypes, variant_keys
+from fusegen.compiler.variant import (
+    autocast_keys,
+    key_named,
+    make_variant,
+    tf32_dtypes,
+    variant_keys,
+)
 from fusegen.frontend import Source, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ops.autocast import Device
@@ -57,14 +63,14 @@ def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Bl
 
     device = Device.CUDA if target is Target.CUDA else Device.CPU
     autocasts = chosen.autocasts(device)
-    variants = (*variant_keys(chosen, MODULE_DTYPES), *autocast_keys(chosen, autocasts))
-    keys = {key.name(chosen): key for key in variants}
+    keys = (*variant_keys(chosen, MODULE_DTYPES), *autocast_keys(chosen, autocasts))
 
     def request(name: str) -> BuildRequest:
         architectures = default_architectures() if target is Target.CUDA else ()
-        return make_variant(chosen, keys[name]).request(target, architectures, check)
+        key = key_named(chosen, keys, name)
+        return make_variant(chosen, key).request(target, architectures, check)
 
-    text = chosen.python_source(device.value, None, tf32_dtypes(keys.values()), autocasts=autocasts)
+    text = chosen.python_source(device.value, None, tf32_dtypes(keys), autocasts=autocasts)
     return Blueprint(
         text=text,
         class_name=chosen.name,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fusegen import resources
@@ -20,6 +21,7 @@ from fusegen.ir.integers import Integer, product
 from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
+from fusegen.passes.differentiation import without
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
@@ -67,19 +69,22 @@ class Part(Enum):
 @dataclass(frozen=True)
 class VariantKey:
     """Which of a model's operators: its dtype, its mode, how it does float32 products, what it
-    computes, and under which autocast, if any."""
+    computes, and under which autocast, if any; of a backward, the positions of the outputs that
+    nothing is made of."""
 
     dtype: DType
     training: bool
     precision: Precision = Precision.HIGHEST
     part: Part = Part.RESULTS
     under: Autocast | None = None
+    absent: tuple[int, ...] = ()
 
     def name(self, chosen: Specialisation) -> str:
         """The operator's name, put together as the generated module does."""
         version = "_tf32" if self.precision is Precision.HIGH else ""
         form = self.dtype.value if self.under is None else self.under.name
-        return f"{chosen.operator(self.training)}{self.part.value}{version}_{form}"
+        left_out = "_without_" + "_".join(map(str, self.absent)) if self.absent else ""
+        return f"{chosen.operator(self.training)}{self.part.value}{left_out}{version}_{form}"
 
     def graph(self, chosen: Specialisation) -> Graph:
         """What it computes, before the passes."""
@@ -87,7 +92,19 @@ class VariantKey:
             return chosen.graph(self.dtype, training=self.training, under=self.under)
         derivative = chosen.derivative(self.dtype, self.training, self.under)
         assert derivative is not None
-        return derivative.forward if self.part is Part.FORWARD else derivative.backward
+        if self.part is Part.FORWARD:
+            return derivative.forward
+        return without(derivative, self.absent) if self.absent else derivative.backward
+
+
+def key_named(chosen: Specialisation, keys: Iterable[VariantKey], name: str) -> VariantKey:
+    """The one of `keys` with that name, or that of a backward among them for fewer outputs."""
+    by_name = {key.name(chosen): key for key in keys}
+    partial = re.fullmatch(rf"(.*{Part.BACKWARD.value})_without((?:_\d+)+)(_.*)", name)
+    if name in by_name or partial is None:
+        return by_name[name]
+    absent = tuple(map(int, partial[2].split("_")[1:]))
+    return replace(by_name[partial[1] + partial[3]], absent=absent)
 
 
 def variant_keys(

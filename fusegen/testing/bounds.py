@@ -127,8 +127,10 @@ def bound_of(
     if not eager.is_floating_point():
         return Bound(name, expected, expected, eager, (expected, *cast))
     spread = torch.zeros_like(expected)
+    greatest = torch.finfo(eager.dtype).max
     for sample in moved:
-        off = (sample - expected).abs()
+        # What errors can move beyond the range they can move to anywhere up to its end.
+        off = (sample.clamp(-greatest, greatest) - expected).abs()
         spread = torch.maximum(spread, torch.where(off.isfinite(), off, 0.0))
     allowed = SPREAD_FACTOR * spread + UNITS_IN_LAST_PLACE * _last_place(expected, eager.dtype)
     return Bound(name, expected, allowed, eager, cast)

@@ -4,18 +4,19 @@ The truth is PyTorch's autograd through the model in float64. The backward is a 
 its rounding errors come from the same source: the forward is evaluated with an error in each
 operation, what it hands to the backward is rounded as memory does, and the backward is evaluated
 with errors of its own. Whether that graph is the derivative at all is asked apart, in float64 from
-end to end (`formula_bounds`). The gradient of an output that nothing was made of counts as zeros.
+end to end (`formula_bounds`). An output that nothing was made of has no gradient, and adds nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Graph, Node, Placeholder, Role
-from fusegen.passes.differentiation import Differentiated, Origin
+from fusegen.passes.differentiation import Differentiated, Origin, without
 from fusegen.testing.bounds import Bound, bound_of, precisions
 from fusegen.testing.interpreter import Sizes, as_stored, exact, outputs, perturbed
 from fusegen.testing.rounding import Precision
@@ -64,13 +65,15 @@ def gradient_bounds(
     model: Graph,
     found: Differentiated,
     tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
     eager: Mapping[int, Tensor],
     sizes: Sizes,
     precision: Precision,
 ) -> dict[int, Bound]:
     """The bound for the gradient of each argument in `eager`, which has PyTorch's in the module's
-    dtype by the arguments' positions; `upstream` are the gradients of all outputs."""
+    dtype by the arguments' positions; `upstream` are the gradients of all outputs, None for those
+    that nothing was made of."""
+    found = for_used(found, upstream)
     truth = _truth(model, found.targets, tensors, upstream, sizes)
 
     samples = [
@@ -91,11 +94,12 @@ def formula_bounds(
     found: Differentiated,
     rounding: Differentiated,
     tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
     sizes: Sizes,
 ) -> dict[int, tuple[Bound, Tensor]]:
     """For each gradient of a model in float64, the bound by PyTorch's autograd, and what the graph
     of the backward gives; `rounding` is the model in float32, which tells how errors spread."""
+    found, rounding = for_used(found, upstream), for_used(rounding, upstream)
     truth = _truth(model, found.targets, tensors, upstream, sizes)
 
     modelled = _exactly(found, tensors, upstream, sizes)
@@ -122,15 +126,24 @@ def _formula_bound(name: str, truth: Tensor, samples: Sequence[Tensor]) -> Bound
     return Bound(name, truth, allowed, truth, ())
 
 
+def for_used(found: Differentiated, upstream: Sequence[Tensor | None]) -> Differentiated:
+    """The one whose backward takes nothing of the gradients that are None."""
+    absent = [i for i, gradient in enumerate(upstream) if gradient is None]
+    return replace(found, backward=without(found, absent)) if absent else found
+
+
 def taken(
     found: Differentiated,
     tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
     roots: Sequence[Tensor],
 ) -> list[Tensor]:
     """What the backward takes, in its order; `roots` are the forward's results, saved ones too."""
     tables: dict[Origin, Sequence[Tensor]] = {
-        Origin.OUTPUT_GRADIENT: upstream,
+        Origin.OUTPUT_GRADIENT: [
+            torch.zeros_like(root) if gradient is None else gradient  # which is not read
+            for root, gradient in zip(roots, upstream, strict=False)
+        ],
         Origin.ARGUMENT: tensors,
         Origin.OUTPUT: roots,
         Origin.SAVED: roots[len(roots) - len(found.forward.saved) :],
@@ -139,7 +152,10 @@ def taken(
 
 
 def _exactly(
-    found: Differentiated, tensors: Sequence[Tensor], upstream: Sequence[Tensor], sizes: Sizes
+    found: Differentiated,
+    tensors: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
+    sizes: Sizes,
 ) -> dict[int, Tensor]:
     """The gradients that the two graphs stand for, by the arguments' positions."""
     roots = exact(found.forward, tensors, sizes)
@@ -150,7 +166,7 @@ def _exactly(
 def _perturbed(
     found: Differentiated,
     tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
     sizes: Sizes,
     precision: Precision,
     seed: int,
@@ -167,7 +183,7 @@ def _truth(
     model: Graph,
     targets: Sequence[int],
     tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor],
+    upstream: Sequence[Tensor | None],
     sizes: Sizes,
 ) -> dict[int, Tensor]:
     """PyTorch's gradients in float64, of the model as the user wrote it: what its operations are
@@ -176,7 +192,7 @@ def _truth(
         tensor.detach().double().clone().requires_grad_() if is_trained(node) else tensor
         for node, tensor in zip((*model.inputs, *model.tensors), tensors, strict=True)
     ]
-    given = [g.double() if g.is_floating_point() else g for g in upstream]
+    given = [None if gradient is None else gradient.double() for gradient in upstream]
     with torch.enable_grad():
         results = outputs(model, leaves, sizes)
         made = autograd(results, leaves, given)

@@ -20,7 +20,7 @@ from fusegen.runtime.request import Target
 from fusegen.testing.bounds import bounds
 from fusegen.testing.case import Case
 from fusegen.testing.checks import precision
-from fusegen.testing.gradients import taken
+from fusegen.testing.gradients import for_used, taken
 from fusegen.testing.interpreter import exact
 from fusegen.testing.judging import Direction, judge
 from fusegen.testing.subject import Subject, as_tuple, torch_dtype
@@ -80,12 +80,9 @@ class _Run:
             root.to(torch_dtype(node.dtype))
             for root, node in zip(roots, found.forward.roots, strict=True)
         ]
-        results = stored[: len(found.forward.outputs)]
-        upstream = [
-            torch.zeros_like(result) if gradient is None else gradient
-            for result, gradient in zip(results, case.draw_gradients(subject, results), strict=True)
-        ]
-        return _Run(subject, case, found.backward, taken(found, tensors, upstream, stored))
+        upstream = case.draw_gradients(subject, stored[: len(found.forward.outputs)])
+        used = for_used(found, upstream)
+        return _Run(subject, case, used.backward, taken(used, tensors, upstream, stored))
 
     def is_wrong(self, node: Node) -> bool:
         """Whether the kernels of the graph that ends with `node` give a wrong result, or none."""

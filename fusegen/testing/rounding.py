@@ -41,7 +41,7 @@ class Precision:
     """What precision the arithmetic of float32 has: unit roundoffs of the operands of products and
     of convolutions, which TF32 and bfloat16 modes make greater. Values that stay `in_registers`
     from one operation to the next are rounded as those of the compute type, not as stored ones.
-    Where it is `unbounded`, values are never too large for their type."""
+    Where it is `unbounded`, values are never too large or too small for their type."""
 
     product: float = 0.0
     convolution: float = 0.0
@@ -80,21 +80,19 @@ def rounding_error(
     operation = node.operation
     inner = unit(node.dtype.compute)
     kept = node.dtype.compute if precision.in_registers else node.dtype
-    stored = unit(kept) * value.abs() + least(node.dtype.compute)
+    lost = 0.0 if precision.unbounded else least(node.dtype.compute)
+    stored = unit(kept) * value.abs() + lost
     if operation is AS_STORED:  # compared with what was made from the very same value
         return None
     if isinstance(operation, Pointwise):
         if operation.exact:
             return None if kept is node.dtype.compute else _of_storing(value, kept)
-        # What underflows on the way, as in x * exp(x), costs as much times an operand; what has
-        # a 16-bit result may take quicker functions, for which subnormal numbers are zero.
-        found = torch.finfo(getattr(torch, node.dtype.compute.value))
-        smallest = least(node.dtype) if node.dtype.compute is node.dtype else found.tiny
-        lost = smallest * _greatest(value, operands)
+        if not precision.unbounded:
+            stored = stored + _lost_on_the_way(node) * _greatest(value, operands)
         if operation is TANHSHRINK:  # x - tanh(x) cancels, in eager mode as well
-            return stored + lost + FUNCTION_UNITS * inner * operands[0].abs()
+            return stored + FUNCTION_UNITS * inner * operands[0].abs()
         # What underflows in float64 does so in narrower types, too.
-        return torch.where(value == 0, 0.0, stored + lost + FUNCTION_UNITS * inner * value.abs())
+        return torch.where(value == 0, 0.0, stored + FUNCTION_UNITS * inner * value.abs())
     if isinstance(operation, Reduction):
         rule = _REDUCTIONS.get(operation.monoid)
         if rule is None:
@@ -114,6 +112,13 @@ def rounding_error(
         return torch.where(magnitudes == 0, 0.0, stored + relative * magnitudes)
     assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
     return None
+
+
+def _lost_on_the_way(node: Node) -> float:
+    """What underflow on the way costs, as in x * exp(x), in units of an operand; what has a 16-bit
+    result may take quicker functions, for which subnormal numbers are zero."""
+    found = torch.finfo(getattr(torch, node.dtype.compute.value))
+    return least(node.dtype) if node.dtype.compute is node.dtype else float(found.tiny)
 
 
 def _of_storing(value: Tensor, dtype: DType) -> Tensor:

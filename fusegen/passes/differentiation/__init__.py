@@ -8,8 +8,10 @@ templates as any other graph.
     reverse.py  the gradient of each operation, applied from the outputs to the inputs
     saving.py   what the forward saves and what the backward computes again
     cut.py      the minimum cut by which that is decided
+    absent.py   the backward where some outputs were not used
 """
 
+from fusegen.passes.differentiation.absent import without
 from fusegen.passes.differentiation.differentiate import (
     Differentiated,
     Origin,
@@ -18,4 +20,11 @@ from fusegen.passes.differentiation.differentiate import (
     why_not_differentiable,
 )
 
-__all__ = ["Differentiated", "Origin", "Source", "differentiate", "why_not_differentiable"]
+__all__ = [
+    "Differentiated",
+    "Origin",
+    "Source",
+    "differentiate",
+    "why_not_differentiable",
+    "without",
+]

@@ -3,9 +3,9 @@
 The operator for `Differentiated.forward` takes the model's arguments (`inputs`, then `tensors`) and
 returns what stands in `Graph.roots`: the outputs, the batch statistics, the saved values. The one
 for `Differentiated.backward` takes a tensor for each of `sources`, in order, and returns a gradient
-for each of `targets`. An output that nothing was made of has a gradient of zeros, which the caller
-provides. The gradient of a saved value that is also an output of the model needs no second tensor:
-its source is the output.
+for each of `targets`; `absent.without` gives the one for calls of which some outputs are not used.
+The gradient of a saved value that is also an output of the model needs no second tensor: its source
+is the output.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _backward(
             operands = tuple(stands[operand] for operand in node.operands)
             same = operands == node.operands
             stands[node] = node if same else replace(node, operands=operands)
-    results = _named([replace(gradient, node=stands[gradient.node]) for gradient in gradients])
+    results = named([replace(gradient, node=stands[gradient.node]) for gradient in gradients])
     body = topological(tuple(result.node for result in results))
     used = {node for node in body if isinstance(node.operation, Placeholder)}
     used |= set(_that_give_sizes(body, used, arguments))
@@ -174,7 +174,7 @@ def _backward(
     return graph, tuple(known[node] for node in inputs), tuple(kept)
 
 
-def _named(results: Sequence[Output]) -> tuple[Output, ...]:
+def named(results: Sequence[Output]) -> tuple[Output, ...]:
     """The gradients' nodes under their names, by which kernels are called, unless something else
     is made from them."""
     body = topological(tuple(result.node for result in results))
