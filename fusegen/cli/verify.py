@@ -166,10 +166,7 @@ def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespa
         both = "" if only else ", forward and backward"
         reason = f"\nonly the forward: {only}" if only else ""
         return f"{subject.chosen.name}: right in {counted}{both}{ended}{reason}"
-    lines = [f"{subject.chosen.name}: WRONG, found in {counted}", "", str(result.failure.finding)]
-    if result.failure.parts_at:
-        direction = result.failure.finding.direction.value
-        lines.append(f"the values part in the {direction} at: {result.failure.parts_at}")
+    lines = [f"{subject.chosen.name}: WRONG, found in {counted}", "", str(result.failure)]
     return "\n".join([*lines, "", "To see it again:", "", *_program(result, subject, arguments)])
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 
-import torch
 from torch import Tensor, nn
 
 from fusegen.frontend import Source
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.testing.bounds import bounds
-from fusegen.testing.checks import precision
-from fusegen.testing.judging import judge
-from fusegen.testing.subject import Subject, as_tuple, path_of, torch_dtype
-from fusegen.testing.verification import verify
+from fusegen.testing.case import Case
+from fusegen.testing.checks import check_case
+from fusegen.testing.parting import first_parting
+from fusegen.testing.subject import Subject, path_of, torch_dtype
+from fusegen.testing.verification import Failure, verify
 
 
 def assert_verified(
@@ -37,51 +37,57 @@ def assert_verified(
     )
     result = verify(subject, examples=examples, seconds=seconds, seed=seed)
     if result.failure:
-        finding, case, parts_at = (
-            result.failure.finding,
-            result.failure.case,
-            result.failure.parts_at,
-        )
-        where = f"\nthe values part in the {finding.direction.value} at: {parts_at}"
-        raise AssertionError(f"{subject.chosen.name}: {finding}\n{case}{where if parts_at else ''}")
+        raise AssertionError(f"{subject.chosen.name}: {result.failure}\n{result.failure.case}")
     if not result.checked:
         raise AssertionError(f"{subject.chosen.name}: no case was checked in {seconds} seconds")
 
 
-def assert_matches_reference(module: nn.Module, *inputs: Tensor) -> None:
-    """Assert that a module that `fusegen.load` made gives the right results for `inputs`.
+def assert_matches_reference(
+    module: nn.Module, *inputs: Tensor, forward_only: bool = False
+) -> None:
+    """Assert that a module that `fusegen.load` made gives the right results for `inputs`, and, if
+    not `forward_only`, the right gradients of the inputs and of all parameters that are trained,
+    for normal gradients of the results.
 
-    The module is run as it stands, in evaluation, on the inputs' device; every element must be
-    within the bound that `fusegen.testing.bounds` derives for it.
+    The module runs as it stands, in evaluation, on the inputs' device; all that `fusegen verify`
+    checks in a case must hold, every element within the bound that `fusegen.testing.bounds` and
+    `gradients` derive. AssertionError names the first operation whose own result is wrong, if there
+    is one; TypeError for a module that `fusegen.load` did not make.
     """
-    subject = _subject_of(module)
+    subject = _subject_of(module, forward_only)
     held = dict(module.named_parameters()) | dict(module.named_buffers())
     dtype = _dtype(subject, inputs, held)
     graph = subject.graph(dtype)
-    tensors = (*inputs, *(held[path_of(node)].detach() for node in graph.tensors))
-    was_training = module.training
-    with torch.no_grad():
-        try:
-            results = as_tuple(module.eval()(*inputs))
-        finally:
-            module.train(was_training)
-        eager = subject.reference(tensors)
-    limits = bounds(graph, tensors, eager, _sizes(graph, tensors), precision(subject))
-    for bound, result in zip(limits, results, strict=True):
-        finding = judge(bound, result)
-        if finding:
-            raise AssertionError(str(finding))
+    tensors = tuple(
+        tensor.detach() for tensor in (*inputs, *(held[path_of(node)] for node in graph.tensors))
+    )
+    frozen = (name for name, p in module.named_parameters() if not p.requires_grad)
+    case = Case(dtype.value, _sizes(graph, tensors), frozen=tuple(frozen))
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        finding = check_case(subject, case, tensors)
+    finally:
+        for part, was_training in modes:
+            part.training = was_training
+    if finding:
+        parting = first_parting(subject, case, finding.direction, tensors)
+        raise AssertionError(f"{subject.chosen.name}: {Failure(case, finding, parting)}")
 
 
-def _subject_of(module: nn.Module) -> Subject:
+def _subject_of(module: nn.Module, forward_only: bool) -> Subject:
     """The model a module was made from; TypeError if `fusegen.load` did not make it."""
     for base in type(module).__mro__:
         if "__fixed__" in base.__dict__:
             opened, arguments = base.__dict__["__fixed__"]
             filename, text, model, target, _ = opened.__open__.recipe[1]
-            return Subject.of(
-                Source(filename, text), model=model, arguments=arguments, target=target
+            made = Subject.of(
+                Source(filename, text),
+                model=model,
+                arguments=arguments,
+                target=target,
+                forward_only=forward_only,
             )
+            return replace(made, module=module)
     raise TypeError(f"{type(module).__name__} was not made by fusegen.load")
 
 

@@ -29,11 +29,14 @@ from fusegen.testing.rounding import TF32_UNIT, Precision
 from fusegen.testing.subject import Subject
 
 
-def check_case(subject: Subject, case: Case) -> Finding | None:
+def check_case(
+    subject: Subject, case: Case, tensors: Sequence[Tensor] | None = None
+) -> Finding | None:
     """The first thing that is wrong in the forward, or, where the model has a generated backward,
-    in that; else None. Raises Unsuitable where there is nothing to compare with."""
+    in that; else None. `tensors` take the place of those that the case draws. Raises Unsuitable
+    where there is nothing to compare with."""
     subject = subject.in_mode(case.training)
-    tensors = case.draw(subject)
+    tensors = case.draw(subject) if tensors is None else tensors
     eager = subject.reference(tensors)
     found = _check_forward(subject, case, tensors, eager)
     if found is None and subject.why_forward_only is None:

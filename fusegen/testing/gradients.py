@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fusegen.ir.graph import Graph, Node, Placeholder, Role
+from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
 from fusegen.passes.differentiation import Differentiated, Origin, without
 from fusegen.testing.bounds import Bound, bound_of, precisions
 from fusegen.testing.interpreter import Sizes, as_stored, exact, outputs, perturbed
@@ -157,10 +157,25 @@ def _exactly(
     upstream: Sequence[Tensor | None],
     sizes: Sizes,
 ) -> dict[int, Tensor]:
-    """The gradients that the two graphs stand for, by the arguments' positions."""
+    """The gradients that the two graphs stand for, by the arguments' positions; those of values of
+    a narrower type are not rounded to it, as autograd through the float64 reference rounds none."""
     roots = exact(found.forward, tensors, sizes)
-    made = exact(found.backward, taken(found, tensors, upstream, roots), sizes)
+    given = taken(found, tensors, upstream, roots)
+    made = exact(found.backward, given, sizes, unrounded=_gradients(found))
     return dict(zip(found.targets, made, strict=True))
+
+
+def _gradients(found: Differentiated) -> set[Node]:
+    """What the backward makes of incoming gradients."""
+    made = {
+        node
+        for node, source in zip(found.backward.inputs, found.sources, strict=True)
+        if source.origin is Origin.OUTPUT_GRADIENT
+    }
+    for node in topological(found.backward.roots):
+        if any(operand in made for operand in node.operands):
+            made.add(node)
+    return made
 
 
 def _perturbed(

@@ -11,7 +11,7 @@ Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf, nan
 
@@ -34,9 +34,12 @@ Values = Mapping[Node, Tensor]
 Perturbation = Callable[[Node, Tensor, Sequence[Tensor]], Tensor]
 
 
-def exact(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor, ...]:
-    """The graph's roots in float64, for a tensor of any float type for each placeholder."""
-    return _evaluate(graph.roots, _given(graph, tensors), sizes, None)
+def exact(
+    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, unrounded: Collection[Node] = ()
+) -> tuple[Tensor, ...]:
+    """The graph's roots in float64, for a tensor of any float type for each placeholder; casts that
+    are `unrounded` leave values as they are."""
+    return _evaluate(graph.roots, _given(graph, tensors), sizes, None, unrounded)
 
 
 def outputs(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor, ...]:
@@ -89,18 +92,26 @@ def _given(graph: Graph, tensors: Sequence[Tensor]) -> Values:
 
 
 def _evaluate(
-    roots: Sequence[Node], values: Values, sizes: Sizes, perturb: Perturbation | None
+    roots: Sequence[Node],
+    values: Values,
+    sizes: Sizes,
+    perturb: Perturbation | None,
+    unrounded: Collection[Node] = (),
 ) -> tuple[Tensor, ...]:
     found = dict(values)
     before = set(topological(tuple(values)))  # what is known needs nothing of what it is made from
     for node in topological(tuple(roots)):
         if node not in before and not is_number(node):
-            found[node] = _value(node, found, sizes, perturb)
+            found[node] = _value(node, found, sizes, perturb, node in unrounded)
     return tuple(_tensor(root, found, sizes) for root in roots)
 
 
 def _value(
-    node: Node, found: Mapping[Node, Tensor], sizes: Sizes, perturb: Perturbation | None
+    node: Node,
+    found: Mapping[Node, Tensor],
+    sizes: Sizes,
+    perturb: Perturbation | None,
+    unrounded: bool,
 ) -> Tensor:
     operation = node.operation
     if perturb and isinstance(operation, Composite) and node.type.count.evaluate(sizes):
@@ -113,7 +124,8 @@ def _value(
         value = operands[0]
     elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:
         source, target = node.operands[0].dtype, node.attributes.dtype("dtype")
-        value = operands[0] if _widens(source, target) else _rounded(operands[0], _torch(target))
+        exactly = unrounded or _widens(source, target)
+        value = operands[0] if exactly else _rounded(operands[0], _torch(target))
     else:
         value = _widened(_twin(node, operands, sizes, in_kernel=perturb is not None))
     return value if perturb is None else perturb(node, value, operands)

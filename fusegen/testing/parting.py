@@ -26,7 +26,12 @@ from fusegen.testing.judging import Direction, judge
 from fusegen.testing.subject import Subject, as_tuple, torch_dtype
 
 
-def first_parting(subject: Subject, case: Case, direction: Direction) -> str | None:
+def first_parting(
+    subject: Subject,
+    case: Case,
+    direction: Direction,
+    tensors: Sequence[Tensor] | None = None,
+) -> str | None:
     """The first operation of a failing case that is wrong when a graph ends with it, by its name
     and line: of the model, or of its backward, which is given right values then. None where every
     shortened graph is right.
@@ -34,7 +39,9 @@ def first_parting(subject: Subject, case: Case, direction: Direction) -> str | N
     Builds the graph up to an operation some log2(operations) times: the one found is the first if
     all after it are wrong as well, as is usual.
     """
-    graph = _Run.of(subject.in_mode(case.training), case, direction)
+    subject = subject.in_mode(case.training)
+    given = case.draw(subject) if tensors is None else tensors
+    graph = _Run.of(subject, case, direction, given)
     nodes = _operations(graph.graph)
     low, high = 0, len(nodes)
     while low < high:
@@ -69,9 +76,8 @@ class _Run:
     tensors: Sequence[Tensor]
 
     @staticmethod
-    def of(subject: Subject, case: Case, direction: Direction) -> _Run:
+    def of(subject: Subject, case: Case, direction: Direction, tensors: Sequence[Tensor]) -> _Run:
         dtype = DType(case.dtype)
-        tensors = case.draw(subject)
         if direction is Direction.FORWARD:
             return _Run(subject, case, subject.graph(dtype), tensors)
         found = subject.derivative(dtype)

@@ -32,12 +32,14 @@ class Unsuitable(Exception):
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A specialised model and where its kernels run; whether its backward is left out, and whether
-    it is in training. Emulated kernels are built for the checker."""
+    it is in training. Without a `module` of the user's one is made, and emulated kernels are built
+    for the checker."""
 
     chosen: Specialisation
     target: Target
     forward_only: bool = False
     training: bool = False
+    module: torch.nn.Module | None = None
 
     @staticmethod
     def of(
@@ -159,6 +161,8 @@ class Subject:
 
     @cached_property
     def _module(self) -> torch.nn.Module:
+        if self.module is not None:
+            return self.module
         made = getattr(self._generated, self.chosen.name)(device=self.device)
         assert isinstance(made, torch.nn.Module)
         return made

@@ -34,6 +34,11 @@ class Failure:
     finding: Finding
     parts_at: str | None = None
 
+    def __str__(self) -> str:
+        direction = self.finding.direction.value
+        where = f"\nthe values part in the {direction} at: {self.parts_at}"
+        return f"{self.finding}{where if self.parts_at else ''}"
+
 
 @dataclass(frozen=True)
 class Verification:

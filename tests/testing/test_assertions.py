@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fusegen.testing import assert_matches_reference, assert_verified, awkward_tensors, subject
+from fusegen.testing import (
+    assert_matches_reference,
+    assert_verified,
+    assertions,
+    awkward_tensors,
+    subject,
+)
 from tests.modules import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -31,15 +37,37 @@ def test_a_right_module_matches(x: Tensor) -> None:
 
 @given(st.sampled_from([torch.float16, torch.bfloat16, torch.float64]))
 def test_the_dtype_is_the_modules(dtype: torch.dtype) -> None:
-    assert_matches_reference(load(MODEL)(dtype=dtype), torch.randn(5, 12).to(dtype))
+    module = load(MODEL)(dtype=dtype)
+    assert_matches_reference(module, torch.randn(5, 12).to(dtype), forward_only=True)
 
 
 def test_a_wrong_module_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assertions, "first_parting", lambda *_: "silu(fc(x))")
     module = load(MODEL)()
     right = type(module).forward
     monkeypatch.setattr(type(module), "forward", lambda self, x: right(self, x) * 1.01)
-    with pytest.raises(AssertionError, match="36 of 36 elements are wrong\nat "):
+    shown = r"36 of 36 elements are wrong\nat .*\nthe values part in the forward at: silu\(fc"
+    with pytest.raises(AssertionError, match=shown):
         assert_matches_reference(module, torch.randn(3, 12))
+
+
+def test_gradients_must_match_if_not_forward_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assertions, "first_parting", lambda *_: None)
+    module = load(MODEL)()
+    module.fc.weight.requires_grad_(False)
+    right = type(module).forward
+
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        y = right(self, x)
+        doubled: Tensor = y * 2 - y.detach()
+        return doubled
+
+    monkeypatch.setattr(type(module), "forward", forward)
+    x = torch.randn(3, 12)
+    assert_matches_reference(module, x, forward_only=True)
+    with pytest.raises(AssertionError, match="in the backward: gradient of x: "):
+        assert_matches_reference(module, x)
+    assert module.training and module.fc.bias.grad is None
 
 
 def test_other_modules_are_refused() -> None:

@@ -61,6 +61,11 @@ FOUND = {
         "input x: [n, 3]\n    return exp(x // -1.5)[:, 1:1]",
         Case("float32", {"n": 2}),
     ),
+    # A gradient that is rounded to bfloat16 was compared with one that is not.
+    "a product with rounded values": (
+        "input x: [n, 5]\n    return to(x, bfloat16) * x",
+        Case("float32", {"n": 3}),
+    ),
     # A backward that needs no tensor had none to tell its device by.
     "a gradient of zeros": (
         "input x: [6, 6]\n    return relu(floor(x))",
