@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.stdout().print(json.dumps(_as_json(result, subject), indent=2))
     else:
         console.stdout().print(_as_text(result, subject, arguments))
-    return 0 if result.failure is None else 1
+    return 0 if result.is_right else 1
 
 
 def _sanitize(arguments: argparse.Namespace) -> int:
@@ -150,12 +150,20 @@ def _as_json(result: Verification, subject: Subject) -> dict[str, Any]:
         "out_of_time": result.out_of_time,
         "backward": result.why_forward_only is None,
         "why_forward_only": result.why_forward_only,
-        "right": result.failure is None,
+        "right": result.is_right,
         "failure": failure,
     }
 
 
 def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespace) -> str:
+    if not result.checked and result.failure is None:
+        why = (
+            f"the {arguments.seconds:g} s were over before a case was checked, builds included; "
+            "give it more with --seconds"
+            if result.out_of_time
+            else f"PyTorch itself refuses all of the {result.unsuitable} cases that were drawn"
+        )
+        return f"{subject.chosen.name}: NOT VERIFIED: {why}"
     where = "on the GPU" if subject.device == "cuda" else "in the emulator"
     counted = f"{result.checked} cases {where} in {result.seconds:.0f} s"
     if result.unsuitable:

@@ -53,6 +53,11 @@ class Verification:
     out_of_time: bool
     why_forward_only: str | None = None
 
+    @property
+    def is_right(self) -> bool:
+        """Whether something was checked and nothing failed."""
+        return self.checked > 0 and self.failure is None
+
 
 @dataclass
 class _Tally:

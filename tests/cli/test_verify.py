@@ -76,6 +76,14 @@ def test_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["failure"]["headline"].endswith("24 of 24 elements are wrong")
 
 
+def test_nothing_checked_is_not_right(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file, "--seconds", "0.000001") == 1
+    printed = capsys.readouterr().out
+    assert (
+        printed.startswith("Gate: NOT VERIFIED: the 1e-06 s were over") and "--seconds" in printed
+    )
+
+
 def test_without_hypothesis(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
