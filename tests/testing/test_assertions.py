@@ -77,7 +77,7 @@ def test_other_modules_are_refused() -> None:
 
 def test_an_example_is_verified_in_one_line() -> None:
     assert_verified(
-        EXAMPLES / "row_norm.fuse", arguments={"features": 33}, target="emulate", examples=20
+        EXAMPLES / "row_norm.fuse", arguments={"features": 33}, target="emulate", examples=6
     )
 
 
