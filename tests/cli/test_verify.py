@@ -43,7 +43,9 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*options: str) -> int:
-    return main(["verify", *options, "--target", "emulate", "--examples", "15"])
+    # The examples are what ends it, however busy the machine is.
+    limits = ("--examples", "15", "--seconds", "600")
+    return main(["verify", *limits, "--target", "emulate", *options])
 
 
 def test_a_right_model(file: str, capsys: pytest.CaptureFixture[str]) -> None:
