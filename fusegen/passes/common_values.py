@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from fusegen.ir.graph import AttributeValue, Graph, Node, Placeholder
 from fusegen.passes.rewrite import rewrite
@@ -15,10 +15,26 @@ def share_common_values(graph: Graph) -> Graph:
     def rule(node: Node) -> Node:
         if isinstance(node.operation, Placeholder):
             return node
-        attributes = tuple((k, _exact(v)) for k, v in node.attributes.items_)
-        return known.setdefault((node.operation, node.operands, attributes, node.type), node)
+        return known.setdefault(_key(node, node.operands), node)
 
     return rewrite(graph, rule)
+
+
+def first_equal(order: Iterable[Node]) -> dict[Node, Node]:
+    """For each node of a topological order, the first one in it that has the same value."""
+    known: dict[Hashable, Node] = {}
+    first: dict[Node, Node] = {}
+    for node in order:
+        is_given = isinstance(node.operation, Placeholder)
+        key = node if is_given else _key(node, tuple(first[x] for x in node.operands))
+        first[node] = known.setdefault(key, node)
+    return first
+
+
+def _key(node: Node, operands: tuple[Node, ...]) -> Hashable:
+    """Equal for nodes that do the same with these operands."""
+    attributes = tuple((name, _exact(value)) for name, value in node.attributes.items_)
+    return (node.operation, operands, attributes, node.type)
 
 
 def _exact(value: AttributeValue) -> Hashable:

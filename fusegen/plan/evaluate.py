@@ -12,6 +12,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import ONE, Integer
 from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, SUB
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import (
     CONSTANT,
     SIZE_VALUE,
@@ -73,7 +74,8 @@ class Evaluator:
     kernel, provided that each is asked for at the row it belongs to. `product` is the node whose
     element the thread holds, at the coordinates `product_at`. `states` are reductions of which
     another kernel left partial states. With `two_pass`, squared deviations are summed in a second
-    pass over the row, after its mean, instead of by Welford's recurrence.
+    pass over the row, after its mean, instead of by Welford's recurrence. What is made from a value
+    that is `rounded` where it is stored is made from the rounded one.
     """
 
     buffers: Mapping[Node, Buffer]
@@ -83,6 +85,7 @@ class Evaluator:
     product: Node | None = None
     product_at: Coordinates = ()
     states: Mapping[Node, PartialStates] = field(default_factory=dict)
+    rounded: frozenset[Node] = frozenset()
     done: dict[Point, Expression] = field(default_factory=dict)
 
     def at(self, node: Node, coordinates: Coordinates) -> Expression:
@@ -99,10 +102,23 @@ class Evaluator:
             if missing:
                 stack.extend(reversed(missing))
                 continue
-            made = self._make(*point, tuple(self.done[p] for p in needed))
+            made = self._make(*point, tuple(self._as_read(p) for p in needed))
             self.done[point] = self.expressions.intern(made)
             stack.pop()
         return self.done[target]
+
+    def read(self, node: Node, coordinates: Coordinates) -> Expression:
+        """The element as what is made from it sees it: as it is stored, if it is."""
+        self.at(node, coordinates)
+        return self._as_read((node, coordinates))
+
+    def _as_read(self, point: Point) -> Expression:
+        node, made = point[0], self.done[point]
+        if node not in self.rounded or node in self.buffers:
+            return made
+        name = f"{node.name or node.operation.name}_stored"
+        dtype = Attributes.of(dtype=node.dtype)
+        return self.expressions.intern(Compute(node.dtype, name, AS_STORED, (made,), dtype))
 
     def _needs(self, node: Node, coordinates: Coordinates) -> tuple[Point, ...]:
         if node in self.buffers or node is self.product or node in self.states:

@@ -33,12 +33,14 @@ class Group:
 @dataclass(frozen=True)
 class Context:
     """What the planner knows beside the group: where each value would stand in memory, the device
-    it plans for, its guesses of symbolic sizes, and the precision of float32 products."""
+    it plans for, its guesses of symbolic sizes, the precision of float32 products, and the values
+    that all kernels use `rounded` to their types, as some kernel stores them."""
 
     buffers: Mapping[Node, Buffer]
     device: Device
     hints: SizeHints
     precision: Precision = Precision.HIGHEST
+    rounded: frozenset[Node] = frozenset()
 
     def evaluator(
         self,
@@ -52,5 +54,10 @@ class Context:
         inside = set(group.nodes)
         outside = {node: buffer for node, buffer in self.buffers.items() if node not in inside}
         return Evaluator(
-            outside, Expressions(), domain=domain, two_pass=two_pass, states=states or {}
+            outside,
+            Expressions(),
+            domain=domain,
+            two_pass=two_pass,
+            states=states or {},
+            rounded=self.rounded,
         )

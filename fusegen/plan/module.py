@@ -20,6 +20,7 @@ from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision
+from fusegen.plan.rounding import as_stored
 from fusegen.plan.sizes import name_sizes
 
 # How many operations' names a kernel's name is made of.
@@ -41,7 +42,8 @@ def plan_module(
     hints = hints or SizeHints.of(graph)
     graph = name_sizes(graph)
     buffers = buffers_of(graph)
-    parts = partition(graph, Context(buffers, device, hints, precision))
+    context = Context(buffers, device, hints, precision)
+    parts = as_stored(graph, partition(graph, context), context)
     steps = _named(graph, parts)
     arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)

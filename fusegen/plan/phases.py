@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Symbol
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import Monoid
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import (
@@ -159,7 +160,10 @@ class _Keeping:
             return True
         if not isinstance(expression, Compute) or expression.operation.cost > CHEAP:
             return False
-        return all(a in kept or not self.levels.varies[a] for a in expression.arguments)
+        arguments = expression.arguments
+        if expression.operation is AS_STORED and arguments[0] not in kept:
+            return self._cheap(arguments[0], kept)
+        return all(a in kept or not self.levels.varies[a] for a in arguments)
 
     def _assign(
         self, reads: list[list[Expression]], first_seen: dict[Expression, int]

@@ -43,7 +43,7 @@ WIDEN = Pointwise(
 )
 
 # The end of an operation that works in the compute type: fused with what follows, its result stays
-# as exact as any other value in a register.
+# as exact as any other value in a register that is not stored.
 NARROW = Pointwise(
     "narrow_type",
     parameters=(INPUT, Parameter("dtype", ParameterKind.DTYPE)),
@@ -61,13 +61,14 @@ def _infer_same(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
 
 
 # A value that is compared for equality with what was made from it must be the very same: rounded
-# as storing it does, and not computed a second time, which may round otherwise on the way.
+# as storing it does, and not computed a second time, which may round otherwise on the way. Kernels
+# use other values so, too, that one stores for another (`plan/rounding.py`).
 AS_STORED = Pointwise(
     "as_stored",
     parameters=(INPUT, Parameter("dtype", ParameterKind.DTYPE)),
     infer=_infer_same,
     twin="{input}.to({dtype})",
-    summary="The same values as they are in memory, where the forward has stored them.",
+    summary="The same values as they are in memory, where a kernel has stored them.",
     cuda="fusegen::cast<{dtype}>({input})",
     gradient=_gradient,
 )

@@ -143,7 +143,7 @@ def _summand(node: Node, cut: _Cut, evaluator: Evaluator) -> Expression:
     first = cut.rows.having(Reduction)[0]
     at = flatten(evaluator.domain_coordinates(first), first.operands[0].shape)
     (operand,) = node.operands
-    return evaluator.at(operand, unflatten(at, operand.shape))
+    return evaluator.read(operand, unflatten(at, operand.shape))
 
 
 def _column_sums(

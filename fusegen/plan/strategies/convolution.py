@@ -181,7 +181,7 @@ def _states(
     reduced: dict[Node, Reduced] = {}
     for node in reductions:
         operand, monoid = node.operands[0], monoid_of(node)
-        value = evaluator.at(operand, unflatten(_position(domain), operand.shape))
+        value = evaluator.read(operand, unflatten(_position(domain), operand.shape))
         shared = Monoid.MOMENTS if monoid is Monoid.MEAN else monoid
         made = Reduced(node.dtype, node.name or node.operation.name, shared, value)
         reduced[node] = evaluator.expressions.intern(made)
@@ -193,7 +193,7 @@ def _measured(reductions: tuple[Node, ...], evaluator: Evaluator) -> tuple[Expre
     assert evaluator.product is not None
     position = _position(domain_of(evaluator.product))
     operands = dict.fromkeys(node.operands[0] for node in reductions)
-    values = (evaluator.at(o, unflatten(position, o.shape)) for o in operands)
+    values = (evaluator.read(o, unflatten(position, o.shape)) for o in operands)
     return tuple(dict.fromkeys(values))
 
 
