@@ -10,6 +10,8 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
+from fusegen.runtime.comparison import float32_matmul_precision
+
 
 class Mode(Enum):
     """What a call does: the forward without gradients, or forward and backward to the gradients of
@@ -38,14 +40,13 @@ class Precision:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Within the block PyTorch's settings are this precision's."""
-        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-        torch.set_float32_matmul_precision(self.setting)
+        before = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = self.setting != "highest"
         try:
-            yield
+            with float32_matmul_precision(self.setting):
+                yield
         finally:
-            torch.set_float32_matmul_precision(before[0])
-            torch.backends.cudnn.allow_tf32 = before[1]
+            torch.backends.cudnn.allow_tf32 = before
 
 
 PRECISIONS = {

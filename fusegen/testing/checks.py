@@ -155,7 +155,10 @@ def _stray(
 def precision(subject: Subject) -> Precision:
     """What the settings at hand let float32 products and convolutions round their operands to."""
     on_gpu = subject.target is Target.CUDA
-    mode = torch.get_float32_matmul_precision()
+    try:
+        mode = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set in the newer way, for a back end, which hides it
+        mode = "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
     library_tf32 = on_gpu and torch.backends.cudnn.allow_tf32
     return Precision(
         product={"highest": 0.0, "high": TF32_UNIT, "medium": 2.0**-8}[mode],
