@@ -27,6 +27,9 @@ FORMULA_FACTOR = 2.0**-16
 FORMULA_SAMPLES = 2
 # Nor is a wrong formula as near as this to the right one, relatively.
 FORMULA_UNIT = 2.0**-36
+# Or by this many times what float64's own rounding errors make of it: not in proportion to
+# float32's where nothing but rounding errors is normalised.
+FORMULA_SPREAD = 16.0
 # Seeds of the backward's errors, apart from those of the forward's.
 BACKWARD_SEEDS = 1000
 
@@ -107,20 +110,30 @@ def formula_bounds(
         _perturbed(rounding, tensors, upstream, sizes, Precision(unbounded=True), seed)
         for seed in range(FORMULA_SAMPLES)
     ]
+    own = [
+        _perturbed(found, tensors, upstream, sizes, Precision(unbounded=True), seed)
+        for seed in range(FORMULA_SAMPLES)
+    ]
+    factors = [FORMULA_FACTOR] * len(samples) + [FORMULA_SPREAD] * len(own)
+    samples += own
     return {
         target: (
-            _formula_bound(_name(found, target), truth[target], [s[target] for s in samples]),
+            _formula_bound(
+                _name(found, target), truth[target], [s[target] for s in samples], factors
+            ),
             modelled[target],
         )
         for target in found.targets
     }
 
 
-def _formula_bound(name: str, truth: Tensor, samples: Sequence[Tensor]) -> Bound:
+def _formula_bound(
+    name: str, truth: Tensor, samples: Sequence[Tensor], factors: Sequence[float]
+) -> Bound:
     """Anything goes where a sample is not finite: there is no telling how errors spread."""
     allowed = FORMULA_UNIT * truth.abs()
-    for sample in samples:
-        off = FORMULA_FACTOR * (sample - truth).abs()
+    for sample, factor in zip(samples, factors, strict=True):
+        off = factor * (sample - truth).abs()
         allowed = torch.maximum(allowed, torch.where(sample.isfinite(), off, torch.inf))
     allowed = torch.where(truth.isfinite(), allowed, 0.0)
     return Bound(name, truth, allowed, truth, ())
