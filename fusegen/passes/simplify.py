@@ -57,8 +57,10 @@ def truth_product(node: Node) -> Node | None:
 
 
 def squared(node: Node) -> Node | None:
-    """x ** 2 is one multiplication."""
-    if node.operation is POWER and _number(node.operands[1]) == 2:
+    """x ** 2 is one multiplication, but for truth values, of which there is none."""
+    if node.operation is not POWER or node.operands[0].dtype is DType.BOOL:
+        return None
+    if _number(node.operands[1]) == 2:
         return call(SQUARE, (node.operands[0],))
     return None
 

@@ -65,6 +65,12 @@ def test_a_product_of_truth_values_is_a_conjunction() -> None:
     assert operations(simplified(apply("mul", a, b), a, b)) == ["logical_and"]
 
 
+def test_a_power_of_truth_values_stays_one() -> None:
+    truth = value("t", 8, dtype=DType.BOOL)
+    root = apply("pow", truth, 2)
+    assert operations(simplified(root, truth)) == ["power"]
+
+
 def test_two_biases_are_added_first() -> None:
     x = value("x", 3, 8)
     first, second = (value(name, 8, role=Role.PARAMETER) for name in ("first", "second"))
