@@ -51,7 +51,8 @@ def assert_matches_reference(
 
     The module runs as it stands, in evaluation, on the inputs' device; all that `fusegen verify`
     checks in a case must hold, every element within the bound that `fusegen.testing.bounds` and
-    `gradients` derive. AssertionError names the first operation whose own result is wrong, if there
+    `gradients` derive; accesses to memory are checked if it was loaded with `check=True`.
+    AssertionError names the first operation whose own result is wrong, if there
     is one; TypeError for a module that `fusegen.load` did not make.
     """
     subject = _subject_of(module, forward_only)
@@ -79,7 +80,7 @@ def _subject_of(module: nn.Module, forward_only: bool) -> Subject:
     for base in type(module).__mro__:
         if "__fixed__" in base.__dict__:
             opened, arguments = base.__dict__["__fixed__"]
-            filename, text, model, target, _ = opened.__open__.recipe[1]
+            filename, text, model, target, checked = opened.__open__.recipe[1]
             made = Subject.of(
                 Source(filename, text),
                 model=model,
@@ -87,7 +88,7 @@ def _subject_of(module: nn.Module, forward_only: bool) -> Subject:
                 target=target,
                 forward_only=forward_only,
             )
-            return replace(made, module=module)
+            return replace(made, module=module, checked=checked)
     raise TypeError(f"{type(module).__name__} was not made by fusegen.load")
 
 

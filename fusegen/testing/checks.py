@@ -172,12 +172,12 @@ Results = TypeVar("Results", bound=Sequence[Tensor | None])
 def _twice(
     subject: Subject, case: Case, like: Sequence[Tensor], run: Callable[[], Results]
 ) -> tuple[Results, Results]:
-    """Two runs, in the emulator in different orders of threads with its checker on; on a GPU the
-    results land in memory full of NaN."""
+    """Two runs, in the emulator in different orders of threads, with its checker on if the kernels
+    were built for it; on a GPU the results land in memory full of NaN."""
     runs = []
     for order in (case.order, case.order + 1):
         if subject.target is Target.EMULATE:
-            with emulation(order, check=True):
+            with emulation(order, check=subject.checked):
                 runs.append(run())
         else:
             _poison_free_memory(like)

@@ -101,7 +101,8 @@ def formula_bounds(
     sizes: Sizes,
 ) -> dict[int, tuple[Bound, Tensor]]:
     """For each gradient of a model in float64, the bound by PyTorch's autograd, and what the graph
-    of the backward gives; `rounding` is the model in float32, which tells how errors spread."""
+    of the backward gives; `rounding` is the model in float32, which tells how errors spread. Which
+    of NaN and the infinities comes out is a matter of the order of operations, and not asked."""
     found, rounding = for_used(found, upstream), for_used(rounding, upstream)
     truth = _truth(model, found.targets, tensors, upstream, sizes)
 
@@ -121,10 +122,15 @@ def formula_bounds(
             _formula_bound(
                 _name(found, target), truth[target], [s[target] for s in samples], factors
             ),
-            modelled[target],
+            _special_alike(modelled[target], truth[target]),
         )
         for target in found.targets
     }
+
+
+def _special_alike(value: Tensor, truth: Tensor) -> Tensor:
+    """A value with the truth's where neither is finite."""
+    return torch.where(value.isfinite() | truth.isfinite(), value, truth)
 
 
 def _formula_bound(

@@ -32,14 +32,15 @@ class Unsuitable(Exception):
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A specialised model and where its kernels run; whether its backward is left out, and whether
-    it is in training. Without a `module` of the user's one is made, and emulated kernels are built
-    for the checker."""
+    it is in training. Without a `module` of the user's one is made. Emulated kernels that are
+    `checked` were built for the checker."""
 
     chosen: Specialisation
     target: Target
     forward_only: bool = False
     training: bool = False
     module: torch.nn.Module | None = None
+    checked: bool = True
 
     @staticmethod
     def of(
