@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fusegen.ir.graph import Node
 from fusegen.ops.composite.normalizations import GROUP_NORM
-from fusegen.ops.pointwise.activations import GELU, HARDSIGMOID
+from fusegen.ops.pointwise.activations import CELU, GELU, HARDSIGMOID
 from fusegen.ops.record import Monoid, Reduction
 
 
@@ -29,6 +29,10 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         # PyTorch's gradient multiplies by the sixth that float32 has.
         flat = (x.detach() / 6 + 0.5).clamp(0, 1)
         return torch.where((x > -3) & (x < 3), x / 6 + 0.5, flat)
+    if node.operation is CELU:
+        # PyTorch's gradient takes 1 / alpha in float32.
+        alpha = node.attributes.number("alpha")
+        return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha))
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()

@@ -61,6 +61,11 @@ FOUND = {
         "input x: [n, 37]\n    norm = LayerNorm(37)\n    return x |> relu |> norm",
         Case("float32", {"n": 4}, gradients={"output": Filled(Values.SPECIAL)}),
     ),
+    # PyTorch's own gradient at infinity is NaN, and elsewhere takes 1 / alpha in float32.
+    "celu": (
+        "input x: [n, 16]\n    return celu(x, alpha=0.7)",
+        Case("float32", {"n": 3}, {"x": Filled(Values.SPECIAL, seed=1)}),
+    ),
     # PyTorch differentiates no floor_divide, also where only an empty part of it is used.
     "no element of a quotient": (
         "input x: [n, 3]\n    return exp(x // -1.5)[:, 1:1]",
