@@ -30,9 +30,9 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         flat = (x.detach() / 6 + 0.5).clamp(0, 1)
         return torch.where((x > -3) & (x < 3), x / 6 + 0.5, flat)
     if node.operation is CELU:
-        # PyTorch's gradient takes 1 / alpha in float32.
+        # PyTorch's gradient takes 1 / alpha in float32, and is 1 or NaN at NaN by the processor.
         alpha = node.attributes.number("alpha")
-        return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha))
+        return torch.where(x <= 0, alpha * torch.expm1(x.clamp(max=0) / alpha), x)
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()

@@ -61,7 +61,7 @@ FOUND = {
         "input x: [n, 37]\n    norm = LayerNorm(37)\n    return x |> relu |> norm",
         Case("float32", {"n": 4}, gradients={"output": Filled(Values.SPECIAL)}),
     ),
-    # PyTorch's own gradient at infinity is NaN, and elsewhere takes 1 / alpha in float32.
+    # PyTorch's own gradient at NaN is NaN or 1, and elsewhere takes 1 / alpha in float32.
     "celu": (
         "input x: [n, 16]\n    return celu(x, alpha=0.7)",
         Case("float32", {"n": 3}, {"x": Filled(Values.SPECIAL, seed=1)}),
