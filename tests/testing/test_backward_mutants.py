@@ -56,7 +56,7 @@ MUTANTS = (
         "(columns / 64)",
         BACKWARD,
     ),
-    Mutant("the end of a long sum left out", CHAIN, r"chunk < row_end", r"\g<0> - 1", BACKWARD),
+    Mutant("half of a long sum left out", CHAIN, r"column >= row_end", r"\g<0> / 2", BACKWARD),
     Mutant(
         "the end of K left out",
         CHAIN,
