@@ -105,27 +105,29 @@ def formula_bounds(
     of NaN and the infinities comes out is a matter of the order of operations, and not asked."""
     found, rounding = for_used(found, upstream), for_used(rounding, upstream)
     truth = _truth(model, found.targets, tensors, upstream, sizes)
-
     modelled = _exactly(found, tensors, upstream, sizes)
-    samples = [
-        _perturbed(rounding, tensors, upstream, sizes, Precision(unbounded=True), seed)
-        for seed in range(FORMULA_SAMPLES)
-    ]
-    own = [
-        _perturbed(found, tensors, upstream, sizes, Precision(unbounded=True), seed)
-        for seed in range(FORMULA_SAMPLES)
-    ]
-    factors = [FORMULA_FACTOR] * len(samples) + [FORMULA_SPREAD] * len(own)
-    samples += own
-    return {
-        target: (
-            _formula_bound(
-                _name(found, target), truth[target], [s[target] for s in samples], factors
-            ),
-            _special_alike(modelled[target], truth[target]),
-        )
-        for target in found.targets
-    }
+    in_float32, in_float64 = (
+        [
+            _perturbed(graphs, tensors, upstream, sizes, Precision(unbounded=True), seed)
+            for seed in range(FORMULA_SAMPLES)
+        ]
+        for graphs in (rounding, found)
+    )
+    limits = {}
+    for target in found.targets:
+        expected, value = truth[target], modelled[target]
+        spreads = [FORMULA_FACTOR * _off(s[target], expected) for s in in_float32]
+        # From the formula's own value: from the truth, a wrong formula would allow for itself.
+        spreads += [FORMULA_SPREAD * _off(s[target], value) for s in in_float64]
+        bound = _formula_bound(_name(found, target), expected, spreads)
+        limits[target] = bound, _special_alike(value, expected)
+    return limits
+
+
+def _off(sample: Tensor, value: Tensor) -> Tensor:
+    """How far a sample is from a value; anything where it is not finite: there is no telling how
+    errors spread."""
+    return torch.where(sample.isfinite(), (sample - value).abs(), torch.inf)
 
 
 def _special_alike(value: Tensor, truth: Tensor) -> Tensor:
@@ -133,14 +135,10 @@ def _special_alike(value: Tensor, truth: Tensor) -> Tensor:
     return torch.where(value.isfinite() | truth.isfinite(), value, truth)
 
 
-def _formula_bound(
-    name: str, truth: Tensor, samples: Sequence[Tensor], factors: Sequence[float]
-) -> Bound:
-    """Anything goes where a sample is not finite: there is no telling how errors spread."""
+def _formula_bound(name: str, truth: Tensor, spreads: Sequence[Tensor]) -> Bound:
     allowed = FORMULA_UNIT * truth.abs()
-    for sample, factor in zip(samples, factors, strict=True):
-        off = factor * (sample - truth).abs()
-        allowed = torch.maximum(allowed, torch.where(sample.isfinite(), off, torch.inf))
+    for spread in spreads:
+        allowed = torch.maximum(allowed, spread)
     allowed = torch.where(truth.isfinite(), allowed, 0.0)
     return Bound(name, truth, allowed, truth, ())
 
