@@ -49,10 +49,13 @@ def greatest_error(results: Sequence[Tensor], truths: Sequence[Tensor]) -> float
     return max(relative_error(r, t) for r, t in zip(results, truths, strict=True))
 
 
-def is_deterministic(call: Callable[[], Tensor], times: int = 20) -> bool:
-    """Whether the same call gives the same bits every time."""
+def same_bits(call: Callable[[], Sequence[Tensor]], times: int = 20) -> list[bool]:
+    """For each result of a call, whether it has the same bits every time."""
     first = call()
-    return all(torch.equal(first, call()) for _ in range(times - 1))
+    same = [True] * len(first)
+    for _ in range(times - 1):
+        same = [s and torch.equal(a, b) for s, a, b in zip(same, first, call(), strict=True)]
+    return same
 
 
 def overwrites_poison(call: Callable[[], Tensor]) -> bool:

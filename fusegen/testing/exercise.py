@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
+from fusegen.runtime.jobs import parallel_jobs
 from fusegen.testing.case import Case
 from fusegen.testing.families import FAMILIES
+from fusegen.testing.processes import each
 from fusegen.testing.strategies import model_cases
 from fusegen.testing.subject import Subject, Unsuitable
 
@@ -47,14 +49,15 @@ class Exercise:
         return [(subject, self.sizes)]
 
     def build(self) -> None:
-        """Build all its kernels, by one small case for each dtype."""
-        for subject, sizes in self.subjects():
-            for dtype in self.dtypes:
-                nodes = subject.placeholders(DType(dtype))
-                symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
-                some = {symbol.name: ANY_SIZE for symbol in symbols}
-                for training in subject.modes:
-                    run_case(subject, Case(dtype, some | dict(sizes), training=training))
+        """Build all its kernels, by one small case for each dtype, in as many processes as there
+        may be compilers."""
+        shares = [
+            _Share(self, number, dtype)
+            for number in range(len(self.subjects()))
+            for dtype in self.dtypes
+        ]
+        for _ in each(_build, shares, min(len(shares), parallel_jobs())):
+            pass
 
     def run(self) -> int:
         """Run it on the GPU: on how many cases."""
@@ -78,6 +81,24 @@ class Exercise:
             cases = model_cases(subject, dtypes=(dtype,), sizes=sizes)
             wanted(seed(self.seed)(given(cases)(one)))()
         return done
+
+
+@dataclass(frozen=True)
+class _Share:
+    """One model of an exercise, by its number, in one dtype."""
+
+    exercise: Exercise
+    number: int
+    dtype: str
+
+
+def _build(share: _Share) -> None:
+    subject, sizes = share.exercise.subjects()[share.number]
+    nodes = subject.placeholders(DType(share.dtype))
+    symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
+    some = {symbol.name: ANY_SIZE for symbol in symbols}
+    for training in subject.modes:
+        run_case(subject, Case(share.dtype, some | dict(sizes), training=training))
 
 
 def run_case(subject: Subject, case: Case) -> bool:

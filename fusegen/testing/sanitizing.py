@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,9 @@ class Sanitized:
 def sanitize(
     exercise: Exercise, progress: Callable[[str], None] = lambda tool: None
 ) -> tuple[Sanitized, ...]:
-    """Let each tool watch an exercise; `progress` is told before each. FusegenError where there is
-    no GPU or no compute-sanitizer, or where it does not run."""
+    """Let the tools watch an exercise, each in a process of its own and all at the same time, as
+    they keep one core busy, and the GPU hardly; `progress` is told before each. FusegenError where
+    there is no GPU or no compute-sanitizer, or where it does not run."""
     if not gpus():
         raise FusegenError(
             "compute-sanitizer needs a GPU, and there is none here",
@@ -51,11 +53,13 @@ def sanitize(
         )
     program = find_sanitizer()
     exercise.build()
-    found = []
-    for tool in TOOLS:
+
+    def watched(tool: str) -> Sanitized:
         progress(tool)
-        found.append(Sanitized(tool, _watched(program, tool, exercise)))
-    return tuple(found)
+        return Sanitized(tool, _watched(program, tool, exercise))
+
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        return tuple(pool.map(watched, TOOLS))
 
 
 def find_sanitizer() -> Path:

@@ -24,11 +24,6 @@ def module(device: str = "cuda") -> torch.nn.Module:
     return made
 
 
-@pytest.fixture(autouse=True)
-def _full_precision() -> None:
-    torch.set_float32_matmul_precision("highest")
-
-
 @pytest.mark.gpu
 def test_opcheck() -> None:
     chain = module()

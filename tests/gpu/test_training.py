@@ -21,11 +21,6 @@ UNITS = 2.0
 TOLERANCE = 1e-4  # in float32, of gradients around 1 that are sums of some dozen products
 
 
-@pytest.fixture(autouse=True)
-def _full_precision() -> None:
-    torch.set_float32_matmul_precision("highest")
-
-
 @pytest.mark.gpu
 def test_opcheck() -> None:
     ours = pair(Target.CUDA)[0].cuda()
