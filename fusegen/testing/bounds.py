@@ -3,9 +3,9 @@
 An element may be as far from the float64 result as rounding errors anywhere in the graph can move
 it (`perturbed`), times a factor, and two units in the last place of its own type more; or as near
 to eager mode's result, which overflow or underflow on the way can lead elsewhere. Where a result is
-NaN or infinite, it must be so exactly, or in eager mode, or under one of the perturbations: a value
-at the brink of overflow may fall on either side. Where a sum may overflow on the way, a perturbed
-result is NaN and the exact one is not: anything goes there.
+NaN or infinite, it must be so exactly, or in eager mode, or under one of the perturbations; but
+where an element may be so far off that it leaves the range of its type, it may be infinite. Where
+a sum may overflow on the way, a perturbed result is NaN and the exact one is not: anything goes.
 """
 
 from __future__ import annotations
@@ -53,14 +53,19 @@ class Bound:
                 agrees |= are_among(actual, self.candidates)
             return ~agrees
         expected = self.exact.to(actual.dtype)
-        found = actual.double()
-        near = (found - self.exact).abs() <= self.allowed
-        near |= (found - self.eager.double()).abs() <= self.allowed
-        right = near & actual.isfinite()
+        right = self._reaches(self.exact, actual) | self._reaches(self.eager.double(), actual)
         for alternative in (expected, self.eager, *self.samples):
             special = ~alternative.isfinite()
             right |= special & _same(actual, alternative)
         return ~(right | self._lost)
+
+    def _reaches(self, centre: Tensor, actual: Tensor) -> Tensor:
+        """Where a result is as near to a finite `centre` as is allowed; an infinity is, if what is
+        allowed ends beyond the type's range on its side."""
+        near = (actual.double() - centre).abs() <= self.allowed
+        beyond = centre.abs() + self.allowed > torch.finfo(actual.dtype).max
+        alike = actual.sign() == centre.sign()
+        return centre.isfinite() & torch.where(actual.isinf(), beyond & alike, near)
 
     @property
     def _lost(self) -> Tensor:

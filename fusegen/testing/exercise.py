@@ -17,8 +17,9 @@ from fusegen.runtime.jobs import parallel_jobs
 from fusegen.testing.case import Case
 from fusegen.testing.families import FAMILIES
 from fusegen.testing.processes import each
+from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject, Unsuitable
+from fusegen.testing.subject import Subject
 
 # Enough for a convolution's window.
 ANY_SIZE = 8

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,9 @@ from fusegen.testing.checks import check_case
 from fusegen.testing.processes import each
 from fusegen.testing.programs import model_sources
 from fusegen.testing.reduction import reduced
+from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject, Unsuitable
+from fusegen.testing.subject import Subject
 
 CASES_EACH = 3
 PROGRAMS_TOGETHER = 5
@@ -55,10 +57,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many models were tried, on how many cases PyTorch could compute, and what failed."""
+    """How many models were tried, on how many cases that PyTorch could compute and differentiate,
+    what it said to the others, and what failed."""
 
     programs: int
     cases: int
+    refusals: Counter[str]
     failures: tuple[Failure, ...]
 
 
@@ -76,14 +80,16 @@ def check_program(text: str, cases: st.DataObject, target: str) -> int:
     """Check a model on a few drawn cases: how many PyTorch could compute. AssertionError shows the
     program and the case where they differ."""
     checked = 0
-    for failure in _checks(text, cases, target):
+    for failure in _checks(text, cases, target, Counter()):
         assert failure is None, str(failure)
         checked += 1
     return checked
 
 
-def _checks(text: str, cases: st.DataObject, target: str) -> Iterator[Failure | None]:
-    """What is wrong, for each drawn case that PyTorch can compute."""
+def _checks(
+    text: str, cases: st.DataObject, target: str, refusals: Counter[str]
+) -> Iterator[Failure | None]:
+    """What is wrong, for each drawn case that PyTorch can compute; others add to `refusals`."""
     case = None
     try:
         subject = Subject.of(Source("drawn.fuse", text), target=target)
@@ -92,7 +98,10 @@ def _checks(text: str, cases: st.DataObject, target: str) -> Iterator[Failure | 
             try:
                 case = cases.draw(model_cases(subject))
                 finding = check_case(subject, case)
-            except (Unsuitable, SourceError):  # a cast may fit one dtype of the module only
+            except Unsuitable as refusal:
+                refusals[re.sub(r"\d+", "", str(refusal).partition("\n")[0])] += 1
+                continue
+            except SourceError:  # a cast may fit one dtype of the module only
                 continue
             yield Failure(text, case, str(finding)) if finding else None
     except Exception:
@@ -104,13 +113,14 @@ def explore(search: Search) -> Tally:
     start = time.monotonic()
     programs = cases = rounds = 0
     found: dict[str, Failure] = {}
+    refusals: Counter[str] = Counter()
 
     def one(text: str, drawn: st.DataObject) -> None:
         nonlocal programs, cases
         if time.monotonic() - start > search.seconds:
             return
         programs += 1
-        for failure in _checks(text, drawn, search.target):
+        for failure in _checks(text, drawn, search.target, refusals):
             cases += 1
             if failure is not None:
                 found.setdefault(failure.kind, failure)
@@ -126,7 +136,7 @@ def explore(search: Search) -> Tally:
         )
         chosen(seeded(search.seed * 1_000_003 + rounds)(given(model_sources(), st.data())(one)))()
         rounds += 1
-    return Tally(programs, cases, tuple(_reduced(f, search) for f in found.values()))
+    return Tally(programs, cases, refusals, tuple(_reduced(f, search) for f in found.values()))
 
 
 def _reduced(failure: Failure, search: Search) -> Failure:
@@ -172,9 +182,11 @@ def main(arguments: Sequence[str]) -> int:
         for number in range(chosen.jobs)
     ]
     programs = cases = 0
+    refusals: Counter[str] = Counter()
     failures: dict[str, Failure] = {}
     for tally in each(explore, searches, chosen.jobs):
         programs, cases = programs + tally.programs, cases + tally.cases
+        refusals += tally.refusals
         for failure in tally.failures:
             if failure.kind in failures:
                 continue
@@ -184,6 +196,8 @@ def main(arguments: Sequence[str]) -> int:
                 chosen.output.mkdir(parents=True, exist_ok=True)
                 path = chosen.output / f"failure_{len(failures)}.fuse"
                 path.write_text(str(failure), encoding="utf-8")
+    for refusal, count in refusals.most_common():
+        print(f"PyTorch refused {count} cases: {refusal}")
     print(f"{programs} models on {cases} cases, {len(failures)} kinds of failures")
     return 1 if failures else 0
 

@@ -1,10 +1,11 @@
 """What right gradients may be: the bounds of `fusegen.testing.bounds`, for the backward.
 
-The truth is PyTorch's autograd through the model in float64. The backward is a graph as well, so
-its rounding errors come from the same source: the forward is evaluated with an error in each
-operation, what it hands to the backward is rounded as memory does, and the backward is evaluated
-with errors of its own. Whether that graph is the derivative at all is asked apart, in float64 from
-end to end (`formula_bounds`). An output that nothing was made of has no gradient, and adds nothing.
+The truth is PyTorch's autograd through the model in float64 (`fusegen.testing.truth`). The backward
+is a graph as well, so its rounding errors come from the same source: the forward is evaluated with
+an error in each operation, what it hands to the backward is rounded as memory does, and the
+backward is evaluated with errors of its own. Whether that graph is the derivative at all is asked
+apart, in float64 from end to end (`formula_bounds`). An output that nothing was made of has no
+gradient, and adds nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
+from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes.differentiation import Differentiated, Origin, without
 from fusegen.testing.bounds import Bound, bound_of, precisions
-from fusegen.testing.interpreter import Sizes, as_stored, exact, outputs, perturbed
+from fusegen.testing.interpreter import Sizes, as_stored, exact, perturbed
 from fusegen.testing.rounding import Precision
+from fusegen.testing.truth import Truth, true_gradients
 
 # In float64 a formula may be off by this part of what float32's rounding errors make of it: units
 # of roundoff differ by 2^29, and a wrong formula is off by far more.
@@ -32,36 +34,6 @@ FORMULA_UNIT = 2.0**-36
 FORMULA_SPREAD = 16.0
 # Seeds of the backward's errors, apart from those of the forward's.
 BACKWARD_SEEDS = 1000
-
-
-def is_trained(node: Node) -> bool:
-    """Whether an argument of a model's operator can have a gradient."""
-    assert isinstance(node.operation, Placeholder)
-    return node.dtype.is_float and node.operation.role is not Role.BUFFER
-
-
-def autograd(
-    results: Sequence[Tensor], leaves: Sequence[Tensor], upstream: Sequence[Tensor | None]
-) -> tuple[Tensor | None, ...]:
-    """The gradient of each of the `leaves` that requires one and that something is made of, given
-    those of the results: None for a result that was not used."""
-    pairs = [
-        (result, gradient)
-        for result, gradient in zip(results, upstream, strict=True)
-        if gradient is not None and result.requires_grad
-    ]
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    if not pairs or not wanted:
-        return (None,) * len(leaves)
-    made = iter(
-        torch.autograd.grad(
-            [result for result, _ in pairs],
-            wanted,
-            [gradient for _, gradient in pairs],
-            allow_unused=True,
-        )
-    )
-    return tuple(next(made) if leaf.requires_grad else None for leaf in leaves)
 
 
 def gradient_bounds(
@@ -77,7 +49,7 @@ def gradient_bounds(
     dtype by the arguments' positions; `upstream` are the gradients of all outputs, None for those
     that nothing was made of."""
     found = for_used(found, upstream)
-    truth = _truth(model, found.targets, tensors, upstream, sizes)
+    truth = true_gradients(model, found.targets, tensors, upstream, sizes)
 
     samples = [
         _perturbed(found, tensors, upstream, sizes, kind, seed)
@@ -85,7 +57,7 @@ def gradient_bounds(
     ]
     return {
         target: bound_of(
-            _name(found, target), truth[target], [s[target] for s in samples], eager[target]
+            _name(found, target), truth[target].value, [s[target] for s in samples], eager[target]
         )
         for target in found.targets
         if target in eager
@@ -104,7 +76,7 @@ def formula_bounds(
     of the backward gives; `rounding` is the model in float32, which tells how errors spread. Which
     of NaN and the infinities comes out is a matter of the order of operations, and not asked."""
     found, rounding = for_used(found, upstream), for_used(rounding, upstream)
-    truth = _truth(model, found.targets, tensors, upstream, sizes)
+    truth = true_gradients(model, found.targets, tensors, upstream, sizes)
     modelled = _exactly(found, tensors, upstream, sizes)
     in_float32, in_float64 = (
         [
@@ -115,12 +87,12 @@ def formula_bounds(
     )
     limits = {}
     for target in found.targets:
-        expected, value = truth[target], modelled[target]
+        expected, value = truth[target].value, modelled[target]
         spreads = [FORMULA_FACTOR * _off(s[target], expected) for s in in_float32]
         # From the formula's own value: from the truth, a wrong formula would allow for itself.
         spreads += [FORMULA_SPREAD * _off(s[target], value) for s in in_float64]
         bound = _formula_bound(_name(found, target), expected, spreads)
-        limits[target] = bound, _special_alike(value, expected)
+        limits[target] = bound, _special_alike(value, truth[target])
     return limits
 
 
@@ -130,9 +102,9 @@ def _off(sample: Tensor, value: Tensor) -> Tensor:
     return torch.where(sample.isfinite(), (sample - value).abs(), torch.inf)
 
 
-def _special_alike(value: Tensor, truth: Tensor) -> Tensor:
-    """A value with the truth's where neither is finite."""
-    return torch.where(value.isfinite() | truth.isfinite(), value, truth)
+def _special_alike(value: Tensor, truth: Truth) -> Tensor:
+    """A value with the truth's where neither it nor PyTorch's is finite."""
+    return torch.where(value.isfinite() | truth.in_pytorch.isfinite(), value, truth.value)
 
 
 def _formula_bound(name: str, truth: Tensor, spreads: Sequence[Tensor]) -> Bound:
@@ -209,29 +181,6 @@ def _perturbed(
     given = taken(found, tensors, upstream, roots if precision.unbounded else stored)
     made = perturbed(found.backward, given, sizes, precision, BACKWARD_SEEDS + seed)
     return dict(zip(found.targets, made, strict=True))
-
-
-def _truth(
-    model: Graph,
-    targets: Sequence[int],
-    tensors: Sequence[Tensor],
-    upstream: Sequence[Tensor | None],
-    sizes: Sizes,
-) -> dict[int, Tensor]:
-    """PyTorch's gradients in float64, of the model as the user wrote it: what its operations are
-    composed of has other gradients at ties and infinities."""
-    leaves = [
-        tensor.detach().double().clone().requires_grad_() if is_trained(node) else tensor
-        for node, tensor in zip((*model.inputs, *model.tensors), tensors, strict=True)
-    ]
-    given = [None if gradient is None else gradient.double() for gradient in upstream]
-    with torch.enable_grad():
-        results = outputs(model, leaves, sizes)
-        made = autograd(results, leaves, given)
-    return {
-        target: torch.zeros_like(leaves[target]) if (own := made[target]) is None else own.detach()
-        for target in targets
-    }
 
 
 def _name(found: Differentiated, target: int) -> str:

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf, nan
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -30,6 +31,9 @@ from fusegen.testing.stand_ins import stand_in
 
 Sizes = Mapping[str, int]
 Values = Mapping[Node, Tensor]
+# Operands of nodes, by their positions.
+Detached = Mapping[Node, Collection[int]]
+NOTHING: Detached = MappingProxyType({})
 # Given a node, its exact value and its operands' values: the value to go on with.
 Perturbation = Callable[[Node, Tensor, Sequence[Tensor]], Tensor]
 
@@ -42,10 +46,13 @@ def exact(
     return _evaluate(graph.roots, _given(graph, tensors), sizes, None, unrounded)
 
 
-def outputs(graph: Graph, tensors: Sequence[Tensor], sizes: Sizes) -> tuple[Tensor, ...]:
-    """The graph's outputs alone, as `exact` has them; autograd can differentiate them."""
+def outputs(
+    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, detached: Detached = NOTHING
+) -> tuple[Tensor, ...]:
+    """The graph's outputs alone, as `exact` has them; autograd can differentiate them, but for the
+    operands that are `detached`."""
     nodes = tuple(output.node for output in graph.outputs)
-    return _evaluate(nodes, _given(graph, tensors), sizes, None)
+    return _evaluate(nodes, _given(graph, tensors), sizes, None, detached=detached)
 
 
 def as_stored(value: Tensor, node: Node) -> Tensor:
@@ -97,18 +104,22 @@ def _evaluate(
     sizes: Sizes,
     perturb: Perturbation | None,
     unrounded: Collection[Node] = (),
+    detached: Detached = NOTHING,
 ) -> tuple[Tensor, ...]:
     found = dict(values)
     before = set(topological(tuple(values)))  # what is known needs nothing of what it is made from
     for node in topological(tuple(roots)):
         if node not in before and not is_number(node):
-            found[node] = _value(node, found, sizes, perturb, node in unrounded)
+            operands = [_tensor(operand, found, sizes) for operand in node.operands]
+            for position in detached.get(node, ()):
+                operands[position] = operands[position].detach()
+            found[node] = _value(node, operands, sizes, perturb, node in unrounded)
     return tuple(_tensor(root, found, sizes) for root in roots)
 
 
 def _value(
     node: Node,
-    found: Mapping[Node, Tensor],
+    operands: Sequence[Tensor],
     sizes: Sizes,
     perturb: Perturbation | None,
     unrounded: bool,
@@ -116,10 +127,10 @@ def _value(
     operation = node.operation
     if perturb and isinstance(operation, Composite) and node.type.count.evaluate(sizes):
         body = operation.decompose(node.operands, node.attributes)
-        known = {o: found[o] for o in node.operands if o in found}
+        pairs = zip(node.operands, operands, strict=True)
+        known = {operand: value for operand, value in pairs if not is_number(operand)}
         (value,) = _evaluate((body,), known, sizes, perturb)
         return value
-    operands = [_tensor(operand, found, sizes) for operand in node.operands]
     if node.operation is NARROW:  # not rounded in a register
         value = operands[0]
     elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:

@@ -22,11 +22,8 @@ from fusegen.passes.differentiation import Differentiated, why_not_differentiabl
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.gpu import gpus
 from fusegen.runtime.request import Target
-from fusegen.testing.gradients import autograd, is_trained
-
-
-class Unsuitable(Exception):
-    """PyTorch itself refuses the case, such as the greatest of no elements."""
+from fusegen.testing.refusals import refusals_of_pytorch
+from fusegen.testing.truth import autograd, is_trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +92,8 @@ class Subject:
     def reference(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """What PyTorch's own operations make of them; raises Unsuitable where they refuse."""
         function = self._reference
-        with torch.no_grad():
-            try:
-                return as_tuple(function(*tensors))
-            except (RuntimeError, IndexError, ValueError) as refusal:
-                raise Unsuitable(str(refusal)) from refusal
+        with torch.no_grad(), refusals_of_pytorch():
+            return as_tuple(function(*tensors))
 
     @cached_property
     def why_forward_only(self) -> str | None:
@@ -134,10 +128,12 @@ class Subject:
     def reference_gradients(
         self, tensors: Sequence[Tensor], trained: Sequence[bool], upstream: Sequence[Tensor | None]
     ) -> tuple[Tensor | None, ...]:
-        """What PyTorch's own operations give."""
-        return _differentiated(
-            lambda leaves: as_tuple(self._reference(*leaves)), tensors, trained, upstream
-        )
+        """What PyTorch's own operations give; raises Unsuitable where they have no derivative."""
+        function = self._reference
+        with refusals_of_pytorch():
+            return _differentiated(
+                lambda leaves: as_tuple(function(*leaves)), tensors, trained, upstream
+            )
 
     @property
     def _reference(self) -> Callable[..., Tensor | tuple[Tensor, ...]]:

@@ -15,8 +15,9 @@ from fusegen.testing.case import Case
 from fusegen.testing.checks import check_case
 from fusegen.testing.judging import Finding
 from fusegen.testing.parting import first_parting
+from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.strategies import model_cases
-from fusegen.testing.subject import Subject, Unsuitable
+from fusegen.testing.subject import Subject
 
 Progress = Callable[[int], None]
 

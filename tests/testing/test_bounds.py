@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.testing.bounds import Bound, bounds
+from fusegen.testing.bounds import Bound, bound_of, bounds
 from fusegen.testing.rounding import TF32_UNIT, Precision
 from tests.emulated import apply, graph, value
 
@@ -105,3 +105,19 @@ def test_any_of_nearly_equal_elements_may_be_the_extreme() -> None:
     assert bound(result, near, torch.zeros(5, dtype=torch.int64)).violations(every + 64).all()
     wrong = bound(result, far, torch.full((5,), 40)).violations(every)
     assert wrong.tolist() == [True] * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_at_the_end_of_the_range_either_side_is_right(dtype: torch.dtype) -> None:
+    """Values some thousandths off, of which every sample happens to stay on the same side."""
+    end = torch.finfo(dtype).max
+    exact = end * torch.tensor([0.999, -0.999, 1.001, 0.9]).double()
+    moved = [exact - 0.0005 * end, exact + 0.0005 * end]
+    limit = bound_of("x", exact, moved, exact.to(dtype))
+    infinite = math.inf * exact.sign().to(dtype)
+    assert limit.violations(infinite).tolist() == [False, False, False, True]
+    assert limit.violations(-infinite).all()
+    finite = exact.clamp(-0.998 * end, 0.998 * end).to(dtype)
+    assert not limit.violations(finite).any()
+    assert limit.violations(0.85 * finite.double().to(dtype)).all()
+    assert limit.violations(torch.full((4,), math.nan, dtype=dtype)).all()

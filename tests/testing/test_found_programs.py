@@ -81,6 +81,15 @@ FOUND = {
         "input x: [6, 6]\n    return relu(floor(x))",
         Case("float32"),
     ),
+    # PyTorch multiplies zeros with infinite slopes where nothing flows, and has NaN.
+    "nothing of a softmax of -inf": (
+        "input x: [n, 8]\n    return mean(softmax(x, dim=1), dim=1)[1:1]",
+        Case("float32", {"n": 6}, {"x": Filled(Values.INFINITE_ROWS)}),
+    ),
+    "steps of what is infinite": (
+        "input x: [n, 8]\n    return floor(1 / x), round(1 / x, decimals=1)",
+        Case("float32", {"n": 6}, {"x": Filled(Values.INTEGERS)}),
+    ),
 }
 
 
