@@ -28,6 +28,18 @@ class CountCheck:
     count: Integer
 
 
+def batch_counts(graph: Graph) -> dict[str, Integer]:
+    """How many values each channel of a batch norm in training has, by the layer's path."""
+    found = {}
+    for update in graph.updates:
+        node = update.mean
+        while not isinstance(node.operation, Reduction):
+            node = node.operands[0]
+        sizes = node.operands[0].shape
+        found[update.path] = product(sizes[dim] for dim in node.attributes.integers("dims"))
+    return found
+
+
 def count_checks(plan: ModulePlan, batches: Mapping[str, Integer]) -> tuple[CountCheck, ...]:
     """The checks that a plan needs; `batches` has how many values each channel of a batch norm in
     training has, by the layer's path."""

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.environment import environment
 from fusegen.codegen.names import Names
 from fusegen.codegen.python_gradients import (
@@ -18,7 +19,13 @@ from fusegen.codegen.python_gradients import (
 )
 from fusegen.codegen.python_layers import member_statements
 from fusegen.codegen.python_mode import Mode, dtype_texts, follower
-from fusegen.codegen.python_reference import FunctionText, empty_text, reference_text, result_type
+from fusegen.codegen.python_reference import (
+    FunctionText,
+    empty_text,
+    reference_text,
+    result_type,
+    size_text,
+)
 from fusegen.codegen.wanted import LAST_BIT
 from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
@@ -293,10 +300,13 @@ def _training(graph: Graph, mode: ModeText) -> TrainingText:
         outputs = ["output"]
     statistics: list[str] = []
     updates: list[str] = []
+    counts = batch_counts(graph)
+    inputs = dict(zip(graph.inputs, _input_names(graph), strict=True))
     for number, update in enumerate(graph.updates):
         pair = f"mean_{number}", f"variance_{number}"
         statistics += pair
-        updates.append(f"_update_statistics(self.{update.path}, {', '.join(pair)})")
+        given = f"self.{update.path}", *pair, size_text(counts[update.path], inputs)
+        updates.append(f"_update_statistics({', '.join(given)})")
     paths = dict.fromkeys((*(update.path for update in graph.updates), *graph.dropping))
     return TrainingText(
         layers=tuple(f"self.{path}" if path else "self" for path in paths),

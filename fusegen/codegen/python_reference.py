@@ -60,6 +60,13 @@ def empty_text(
     return FunctionText(scope.parameters, (*scope.bound_sizes(results), *_return(results)))
 
 
+def size_text(size: Integer, named: dict[Node, str]) -> str:
+    """A size, read from tensors that have names."""
+    found = _origins(tuple(named), named)
+    origins = {symbol.name: origin for symbol, origin in found.items()}
+    return re.sub(r"[A-Za-z_]\w*", lambda word: origins.get(word[0], word[0]), literal(size))
+
+
 def result_type(count: int) -> str:
     """The annotation of a function that returns so many tensors."""
     if count > ANNOTATED:

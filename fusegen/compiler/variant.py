@@ -10,6 +10,7 @@ from enum import Enum
 
 from fusegen import resources
 from fusegen.codegen.binding import binding_source
+from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.cuda import cuda_source
 from fusegen.codegen.python_module import shown_name
 from fusegen.codegen.python_reference import reference_text
@@ -17,8 +18,6 @@ from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.ir.integers import Integer, product
-from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
 from fusegen.passes.differentiation import without
@@ -180,7 +179,7 @@ def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: Variant
         name,
         (*header, "", *textwrap.wrap(_about(key.part, name), COMMENT_WIDTH)),
         shown,
-        _batches(graph),
+        batch_counts(graph),
         needed_for(plan) if key.part is Part.BACKWARD else None,
     )
     return Variant(
@@ -201,18 +200,6 @@ def _about(part: Part, name: str) -> str:
         Part.BACKWARD: "what the gradients need whose bits are set in `wanted`, of the kernels",
     }
     return f"The PyTorch operator {name}: checks its tensors and runs {does[part]} in {name}.cu."
-
-
-def _batches(graph: Graph) -> dict[str, Integer]:
-    """How many values each channel of a batch norm in training has."""
-    found = {}
-    for update in graph.updates:
-        node = update.mean
-        while not isinstance(node.operation, Reduction):
-            node = node.operands[0]
-        sizes = node.operands[0].shape
-        found[update.path] = product(sizes[dim] for dim in node.attributes.integers("dims"))
-    return found
 
 
 def _overview(graph: Graph, plan: ModulePlan) -> tuple[str, ...]:

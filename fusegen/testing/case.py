@@ -63,10 +63,11 @@ class Case:
     def draw_gradients(
         self, subject: Subject, results: Sequence[Tensor]
     ) -> tuple[Tensor | None, ...]:
-        """The gradients of an operator's `results`, the same each time; None where it has none."""
+        """The gradients of the model's outputs, the first of an operator's `results`, the same each
+        time; None where one has none."""
         outputs = subject.graph(DType(self.dtype)).outputs
         made: list[Tensor | None] = []
-        for position, (output, like) in enumerate(zip(outputs, results, strict=True)):
+        for position, (output, like) in enumerate(zip(outputs, results, strict=False)):
             how = self.gradients.get(output.name, Filled())
             if how is None or not like.is_floating_point():
                 made.append(None)

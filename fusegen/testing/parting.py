@@ -79,7 +79,7 @@ class _Run:
     def of(subject: Subject, case: Case, direction: Direction, tensors: Sequence[Tensor]) -> _Run:
         dtype = DType(case.dtype)
         if direction is Direction.FORWARD:
-            return _Run(subject, case, subject.graph(dtype), tensors)
+            return _Run(subject, case, subject.results(dtype), tensors)
         found = subject.derivative(dtype)
         roots = exact(found.forward, tensors, case.sizes)
         stored = [

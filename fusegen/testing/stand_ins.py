@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
-from fusegen.ops.composite.normalizations import GROUP_NORM
+from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM
+from fusegen.ops.operands import unpack
 from fusegen.ops.pointwise.activations import CELU, GELU, HARDSIGMOID
 from fusegen.ops.record import Monoid, Reduction
 
@@ -33,6 +34,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         # PyTorch's gradient takes 1 / alpha in float32, and is 1 or NaN at NaN by the processor.
         alpha = node.attributes.number("alpha")
         return torch.where(x <= 0, alpha * torch.expm1(x.clamp(max=0) / alpha), x)
+    if node.operation is BATCH_NORM and not node.attributes.flag("training"):
+        return _batch_norm(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()
@@ -42,6 +45,22 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         if nothing is not None and x.is_floating_point():
             return x.new_full([size.evaluate(sizes) for size in node.shape], nothing)
     return None
+
+
+def _batch_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
+    """PyTorch's x * scale + (bias - mean * scale) cancels where x is near the running mean."""
+    x, mean, variance, weight, bias = unpack(
+        operands, node.attributes, "input", "running_mean", "running_var", "weight", "bias"
+    )
+    assert x is not None and mean is not None and variance is not None
+
+    def by_channel(vector: Tensor) -> Tensor:
+        return vector.reshape(-1, *(1 for _ in x.shape[2:]))
+
+    deviation = torch.sqrt(variance.detach() + node.attributes.number("eps"))
+    result = (x - by_channel(mean.detach())) / by_channel(deviation)
+    result = result if weight is None else result * by_channel(weight)
+    return result if bias is None else result + by_channel(bias)
 
 
 class _Gelu(torch.autograd.Function):

@@ -17,7 +17,7 @@ from fusegen.compiler.specialisation import Specialisation
 from fusegen.frontend import Source
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, Placeholder
+from fusegen.ir.graph import Graph, Node, Output, Placeholder
 from fusegen.passes.differentiation import Differentiated, why_not_differentiable
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.gpu import gpus
@@ -60,12 +60,11 @@ class Subject:
         """Where its tensors are, as PyTorch names it."""
         return "cuda" if self.target is Target.CUDA else "cpu"
 
-    @cached_property
+    @property
     def modes(self) -> tuple[bool, ...]:
-        """The modes in which there is something to verify: training where elements are dropped
-        then; not yet where a batch norm keeps statistics."""
-        trained = self.chosen.graph(DType.FLOAT32, training=True)
-        return (False, True) if trained.dropping and not trained.updates else (False,)
+        """The modes in which there is something to verify: training where that differs, as elements
+        are dropped or batches normalised by their own statistics."""
+        return self.chosen.modes
 
     def in_mode(self, training: bool) -> Subject:
         """The same model in training or in evaluation."""
@@ -78,6 +77,17 @@ class Subject:
     def graph(self, dtype: DType) -> Graph:
         """The model in its mode, as its operator takes it."""
         return self.chosen.graph(dtype, training=self.training)
+
+    def results(self, dtype: DType) -> Graph:
+        """The same with all that its operator returns as outputs: the statistics of batches, too,
+        by which the module updates its running ones."""
+        graph = self.graph(dtype)
+        statistics = [
+            Output(f"{name} of {update.path}'s batch", node)
+            for update in graph.updates
+            for name, node in (("mean", update.mean), ("variance", update.variance))
+        ]
+        return replace(graph, outputs=(*graph.outputs, *statistics), updates=())
 
     def placeholders(self, dtype: DType) -> tuple[Node, ...]:
         """The operator's arguments: inputs, then parameters and buffers, then a seed."""
@@ -180,7 +190,8 @@ def _differentiated(
         for tensor, wanted in zip(tensors, trained, strict=True)
     ]
     with torch.enable_grad():
-        return autograd(function(leaves), leaves, upstream)
+        results = function(leaves)[: len(upstream)]  # behind which are statistics of batches
+        return autograd(results, leaves, upstream)
 
 
 def path_of(node: Node) -> str:

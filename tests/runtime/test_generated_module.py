@@ -356,6 +356,17 @@ def test_batch_norm_of_one_value_is_refused_as_in_pytorch(norm_class: Any) -> No
     assert int(module.bn.num_batches_tracked) == 0
 
 
+def test_an_empty_batch_changes_no_statistics(norm_class: Any) -> None:
+    ours, plain = norm_class(), PlainNorm()
+    x = torch.randn(0, 4, 3, 5, requires_grad=True)
+    for module in (ours, plain):
+        module(x).sum().backward()
+    assert not any(p.grad.any() for p in ours.parameters())
+    for (name, a), b in zip(ours.bn.named_buffers(), plain.bn.buffers(), strict=True):
+        assert torch.equal(a, b), name
+    assert ours.bn.running_var.eq(1).all() and int(ours.bn.num_batches_tracked) == 1
+
+
 def test_modes_of_layers_must_not_differ() -> None:
     text = "model Two:\n    input x: [n, 3]\n    a = BatchNorm1d(3)\n    b = BatchNorm1d(3)\n"
     module = load(text + "    return b(a(x))\n")()

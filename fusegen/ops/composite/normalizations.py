@@ -12,6 +12,7 @@ from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import ONE, Integer, divide_exactly
 from fusegen.ops import build
 from fusegen.ops.composite.define import composite
+from fusegen.ops.composite.reductions import degrees_of_freedom
 from fusegen.ops.construct import call
 from fusegen.ops.inference import Accepts, normal_dim, require, show
 from fusegen.ops.operands import unpack
@@ -325,7 +326,8 @@ def batch_statistics(x: Node) -> tuple[Node, Node]:
     PyTorch folds into a batch norm's running statistics."""
     dims, wide = _batch_dims(x), call(WIDEN, (x,))
     count = build.count(x.shape, dims)
-    variance = build.div(build.squared_deviations(wide, dims), count - 1)
+    divisor = degrees_of_freedom(count, 1, wide.dtype)
+    variance = build.div(build.squared_deviations(wide, dims), divisor)
     return build.centre(wide, dims), variance
 
 

@@ -195,7 +195,9 @@ ALL = composite(
 )
 
 
-def _divisor(count: Integer, correction: int | float, dtype: DType) -> Node | float | Integer:
+def degrees_of_freedom(
+    count: Integer, correction: int | float, dtype: DType
+) -> Node | float | Integer:
     """`max(0, count - correction)`."""
     if count.constant is not None:
         return max(0.0, float(count.constant - correction))
@@ -213,7 +215,7 @@ def _degrees(x: Node, attributes: Attributes) -> Node | float | Integer:
         raise OperationError("unbiased and correction say the same thing", "give only one of them")
     assert isinstance(correction, (int, float))
     over, _ = _arguments(x, attributes)
-    return _divisor(build.count(x.shape, over), correction, x.dtype.compute)
+    return degrees_of_freedom(build.count(x.shape, over), correction, x.dtype.compute)
 
 
 def _variance(operands: tuple[Node, ...], attributes: Attributes) -> Node:
