@@ -13,6 +13,7 @@ from fusegen.codegen.given_sizes import deciding_first, in_given_sizes
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.library_call import library_arguments
 from fusegen.codegen.names import Names
+from fusegen.codegen.releases import Entry, entries, release_lines, released
 from fusegen.codegen.wanted import wants_any
 from fusegen.ir.graph import Shape
 from fusegen.ir.integers import Atom, Integer, Symbol
@@ -24,7 +25,18 @@ from fusegen.plan.sizes import definitions
 
 # The names that the skeleton `binding.cpp.j2` uses itself.
 SKELETON = frozenset(
-    {"fusegen", "library", "run", "Run", "ScalarType", "Size", "Tensor", "std", "wanted"}
+    {
+        "dropping",
+        "fusegen",
+        "library",
+        "run",
+        "Run",
+        "ScalarType",
+        "Size",
+        "Tensor",
+        "std",
+        "wanted",
+    }
 )
 
 
@@ -59,7 +71,7 @@ class BindingText:
 
     header: tuple[str, ...]
     operator: str
-    names: tuple[str, ...]
+    entries: tuple[Entry, ...]
     kernels: tuple[Launcher, ...]
     sizes: tuple[NamedSize, ...]
     defined_sizes: tuple[str, ...]
@@ -71,8 +83,12 @@ class BindingText:
     steps: tuple[StepText, ...]
     returned: str
     result_type: str
-    schema_parameters: tuple[str, ...]
     schema_result: str
+
+    @property
+    def drops(self) -> bool:
+        """Whether there is an instance that drops arguments."""
+        return any(entry.drops for entry in self.entries)
 
 
 def binding_source(
@@ -100,13 +116,8 @@ def binding_source(
     single = len(results) == 1
     names = [writer.variables[buffer.name] for buffer in plan.arguments]
     parameters = [f"const Tensor& {name}" for name in names]
-    schema = [f"Tensor {name}" for name in names]
-    # Python registers autograd with the first; the second spares calls without gradients that.
-    operators = [operator, f"{operator}_no_grad"]
     if needs is not None:
         parameters.append("int64_t wanted")
-        schema.append("int wanted")
-        operators = [operator]
         results = [
             f"run.chosen({wants_any(frozenset({i}))}, {name}, ScalarType::{SCALAR_TYPES[b.dtype]})"
             for i, (name, b) in enumerate(zip(results, plan.results, strict=True))
@@ -114,7 +125,7 @@ def binding_source(
     text = BindingText(
         header=header,
         operator=operator,
-        names=tuple(operators),
+        entries=entries(plan, operator, writer.variables, chooses=writer.chooses),
         kernels=tuple(writer.declaration(*item) for item in launchers.items()),
         sizes=tuple(NamedSize(writer.symbols[s], s.name) for s in writer.given),
         defined_sizes=tuple(writer.definition(s) for s in writer.defined),
@@ -128,12 +139,17 @@ def binding_source(
         if writer.chooses
         else (),
         steps=_steps(
-            [writer.statements(step, launchers) for step in plan.steps],
+            [
+                (
+                    *writer.statements(step, launchers),
+                    *release_lines(plan, number, writer.variables),
+                )
+                for number, step in enumerate(plan.steps)
+            ],
             [_needed(step, needs, len(results)) for step, _ in enumerate(plan.steps)],
         ),
         returned=results[0] if single else f"{{{', '.join(results)}}}",
         result_type="Tensor" if single else f"std::tuple<{', '.join('Tensor' for _ in results)}>",
-        schema_parameters=tuple(schema),
         schema_result="Tensor" if single else f"({', '.join('Tensor' for _ in results)})",
     )
     return tidy(environment().get_template("binding.cpp.j2").render(text=text))
@@ -163,6 +179,7 @@ class _Writer:
     symbols: dict[Atom, str]
     variables: dict[str, str]
     results: dict[str, Buffer]
+    released: frozenset[Buffer]
     chooses: bool
 
     @staticmethod
@@ -181,7 +198,7 @@ class _Writer:
         defined = definitions((*sizes, *(Integer.of_atom(symbol) for symbol in passed)))
         symbols: dict[Atom, str] = {s: names.fresh(s.name) for s in (*given, *defined)}
         results = {b.name: b for b in plan.results}
-        return _Writer(given, defined, symbols, variables, results, chooses)
+        return _Writer(given, defined, symbols, variables, results, released(plan), chooses)
 
     def definition(self, symbol: Symbol) -> str:
         """The declaration of a size that follows from others."""
@@ -243,7 +260,8 @@ class _Writer:
         return self._assigned(buffer, f'run.result("{buffer.name}", {sizes}, ScalarType::{dtype})')
 
     def _assigned(self, buffer: Buffer, value: str) -> str:
-        declared = "" if self.chooses else "const Tensor "
+        constant = "" if buffer in self.released else "const "
+        declared = "" if self.chooses else f"{constant}Tensor "
         return f"{declared}{self.variables[buffer.name]} = {value};"
 
     def _sizes(self, shape: Shape) -> str:

@@ -14,7 +14,6 @@ from fusegen.codegen.tensor_product import TensorProductText, tensor_product_tex
 from fusegen.codegen.tile_epilogue import (
     RowEpilogueText,
     element_lines,
-    epilogue_values,
     product_integers,
     row_epilogue,
 )
@@ -66,7 +65,7 @@ class ProductText:
 def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
-    values = (plan.left, plan.right, *epilogue_values(epilogue))
+    values = plan.values
     scope = Scope.of(values, epilogue.written, product_integers(plan))
     host = Scope.of(values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
     accumulator = compute_type(plan.accumulator)
@@ -137,6 +136,5 @@ def _split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:
 def _inner_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scope:
     """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
     whose own operands come otherwise."""
-    values = epilogue_values(plan.epilogue)
     written = (*plan.epilogue.written, *workspaces)
-    return Scope.of(values, written, product_integers(plan), is_packed=True)
+    return Scope.of(plan.epilogue.values, written, product_integers(plan), is_packed=True)

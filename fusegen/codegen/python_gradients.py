@@ -27,13 +27,15 @@ class GradientText:
     """How a mode is differentiated in some dtypes; `constant` is its name in the text.
 
     The backward takes the gradients of the results `outputs`, then what is `kept` of the arguments
-    and the forward's results, counted through; it gives those of the arguments `targets`. `forward`
-    is None where nothing is saved: then the mode's own operator is the forward.
+    and the forward's results, counted through; it gives those of the arguments `targets`. The last
+    `saved` of those kept are there for it alone. `forward` is None where nothing is saved: then the
+    mode's own operator is the forward.
     """
 
     constant: str
     outputs: tuple[int, ...]
     kept: tuple[int, ...]
+    saved: int
     targets: tuple[int, ...]
     forward: EmptyText | None
     backward: EmptyText
@@ -88,6 +90,7 @@ def _text(
         constant=constant,
         outputs=tuple(s.index for s in found.sources if s.origin is Origin.OUTPUT_GRADIENT),
         kept=tuple(positions[s.origin] + s.index for s in found.sources if s.origin in positions),
+        saved=sum(source.origin is Origin.SAVED for source in found.sources),
         targets=found.targets,
         forward=forward,
         backward=backward,

@@ -79,8 +79,9 @@ def rows_text(plan: RowPlan) -> RowText:
     domain = plan.program.domain
     stores = [s for p in plan.program.phases for s in p.stores] + [*plan.program.row_stores]
     integers = (domain.row, domain.rows, domain.column, domain.columns)
-    values = tuple(v for form in plan.forms for v in form.program.values)
-    scope = Scope.of(values, plan.program.written, (*integers, *stored_integers(tuple(stores))))
+    scope = Scope.of(
+        plan.values, plan.program.written, (*integers, *stored_integers(tuple(stores)))
+    )
     return RowText(
         KernelText.of(plan, scope),
         tuple(_form(form, form is plan.forms[-1], plan, scope) for form in plan.forms),

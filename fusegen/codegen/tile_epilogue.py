@@ -49,33 +49,25 @@ class RowEpilogueText:
 def product_integers(plan: ProductPlan) -> tuple[Integer, ...]:
     """The integer expressions of a product's text: its axes and sizes, and those of its stores."""
     axes = plan.axes
-    stores, _, integers = _parts(plan.epilogue)
+    stores, integers = _parts(plan.epilogue)
     axis_integers = (axes.batch, axes.row, axes.column, axes.depth)
     sizes = (axes.batches, axes.rows, axes.columns, axes.depths)
     return (*axis_integers, *sizes, *stored_integers(stores), *integers)
 
 
-def epilogue_values(epilogue: Epilogue) -> tuple[Expression, ...]:
-    """What an epilogue computes."""
-    return _parts(epilogue)[1]
-
-
-def _parts(
-    epilogue: Epilogue,
-) -> tuple[tuple[Store, ...], tuple[Expression, ...], tuple[Integer, ...]]:
-    """An epilogue's stores, values, and further integer expressions."""
+def _parts(epilogue: Epilogue) -> tuple[tuple[Store, ...], tuple[Integer, ...]]:
+    """An epilogue's stores, and further integer expressions."""
     if isinstance(epilogue, ElementEpilogue):
-        return epilogue.stores, tuple(s.value for s in epilogue.stores), ()
+        return epilogue.stores, ()
     program = epilogue.program
     stores = [s for phase in program.phases for s in phase.stores] + [*program.row_stores]
-    return tuple(stores), program.values, (program.domain.row, program.domain.column)
+    return tuple(stores), (program.domain.row, program.domain.column)
 
 
 def element_lines(epilogue: ElementEpilogue, scope: Scope, accumulator: str) -> tuple[str, ...]:
     """The statements for one element of the product, which is `accumulator`."""
-    values = tuple(store.value for store in epilogue.stores)
     known: dict[Expression, str] = {
-        e: accumulator for e in walk(values) if isinstance(e, Accumulator)
+        e: accumulator for e in walk(epilogue.values) if isinstance(e, Accumulator)
     }
     load = scalar_load(scope)
     statements = Statements(scope.names, scope.symbols, load, load, known)

@@ -111,7 +111,7 @@ def explain(
     def explained(name: str, graph: Graph) -> Explanation:
         plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
         dump_plan(name, plan)
-        found = Explanation.of(plan, boundaries(plan, hints))
+        found = Explanation.of(plan, boundaries(plan, hints), hints)
         # What is built is planned without sizes.
         built = plan_module(graph, DType(dtype), precision=precision_named(precision))
         return replace(found, is_built=found.plans_as(Explanation.of(built)))

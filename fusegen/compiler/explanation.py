@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fusegen.compiler.product_forms import forms_of
 from fusegen.plan.boundaries import Boundary
-from fusegen.plan.cost import H100, Cost
+from fusegen.plan.cost import H100, Cost, SizeHints
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -19,6 +19,7 @@ from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
+from fusegen.plan.lifetimes import peak
 
 TEXT_WIDTH = 100
 
@@ -74,14 +75,18 @@ class SavedLine:
 class Explanation:
     """A plan's kernels and library calls, each in their order, and the boundaries between them.
 
-    `sizes` are the symbolic sizes that costs are for, and `is_built` tells that what is built,
-    whose sizes are not known then, is planned alike. A model that can be trained also has what its
-    forward saves then, and its backward; one that computes something else in training, as with a
-    dropout, its forward there.
+    `peak_bytes` is the most memory that a call has allocated at once, and `peak_step` names the
+    step in which it has; what PyTorch's own kernels allocate for themselves is not known. `sizes`
+    are the symbolic sizes that costs are for, and `is_built` tells that what is built, whose sizes
+    are not known then, is planned alike. A model that can be trained also has what its forward
+    saves then, and its backward; one that computes something else in training, as with a dropout,
+    its forward there.
     """
 
     kernels: tuple[KernelLine, ...]
     library_calls: tuple[LibraryLine, ...]
+    peak_bytes: int
+    peak_step: str
     boundaries: tuple[BoundaryLine, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
     is_built: bool = True
@@ -90,8 +95,10 @@ class Explanation:
     training: Explanation | None = None
 
     @staticmethod
-    def of(plan: ModulePlan, boundaries: tuple[Boundary, ...] = ()) -> Explanation:
-        """The explanation of a plan."""
+    def of(
+        plan: ModulePlan, boundaries: tuple[Boundary, ...] = (), hints: SizeHints | None = None
+    ) -> Explanation:
+        """The explanation of a plan, made under the hints if there were any."""
         kernels = [
             KernelLine(
                 step.name,
@@ -110,7 +117,10 @@ class Explanation:
             if isinstance(step, LibraryPlan)
         ]
         between = [BoundaryLine(_name(b.first), _name(b.second), b.why) for b in boundaries]
-        return Explanation(tuple(kernels), tuple(calls), tuple(between))
+        most = peak(plan.steps, hints or SizeHints.of(plan.graph))
+        return Explanation(
+            tuple(kernels), tuple(calls), most.bytes, _name(most.step), tuple(between)
+        )
 
     def plans_as(self, other: Explanation) -> bool:
         """Whether both have the same steps, whatever these cost."""
@@ -120,10 +130,11 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """The symbolic `sizes` assumed, whether what is built `is_built` in this way, `kernels`
-        with name, kind, ops, bytes, operations, floor in microseconds, reason and forms, and
-        `library_calls` with the operation and the reason; the kernels and calls of the forward in
-        training in `training`, where that is another one; with a backward, also `saved`, the values
-        kept for it and their bytes, and the backward's kernels and calls in `backward`."""
+        with name, kind, ops, bytes, operations, floor in microseconds, reason and forms,
+        `library_calls` with the operation and the reason, and the memory's peak; the kernels and
+        calls of the forward in training in `training`, where that is another one; with a backward,
+        also `saved`, the values kept for it and their bytes, and the backward's kernels and calls
+        in `backward`."""
         content = {
             "sizes": dict(self.sizes),
             "is_built": self.is_built,
@@ -138,7 +149,7 @@ class Explanation:
         return content
 
     def steps_as_json(self) -> dict[str, Any]:
-        """`kernels` and `library_calls` of `as_json` alone."""
+        """`kernels`, `library_calls`, `peak_bytes` and `peak_step` of `as_json` alone."""
         return {
             "kernels": [
                 {
@@ -155,6 +166,8 @@ class Explanation:
                 for kernel in self.kernels
             ],
             "library_calls": [{"op": call.op, "why": call.why} for call in self.library_calls],
+            "peak_bytes": self.peak_bytes,
+            "peak_step": self.peak_step,
         }
 
     def as_text(self) -> str:
@@ -208,6 +221,10 @@ class Explanation:
                 console.print(f"{call.op}\n  {call.why}", highlight=False)
             for line in self.boundaries:
                 console.print(f"{line.first} | {line.second}: {line.why}", highlight=False)
+            total = scaled(self.peak_bytes, "B")
+            console.print(
+                f"A call allocates {total} at most, in {self.peak_step}.", highlight=False
+            )
         return capture.get().strip("\n")
 
 

@@ -20,7 +20,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
-from fusegen.passes.differentiation import without
+from fusegen.passes.differentiation import Origin, without
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
@@ -95,6 +95,15 @@ class VariantKey:
             return derivative.forward
         return without(derivative, self.absent) if self.absent else derivative.backward
 
+    def spent(self, chosen: Specialisation) -> tuple[int, ...]:
+        """The arguments, by position, that nobody needs after a backward."""
+        if self.part is not Part.BACKWARD or self.absent:
+            return ()
+        derivative = chosen.derivative(self.dtype, self.training, self.under)
+        assert derivative is not None
+        origins = enumerate(source.origin for source in derivative.sources)
+        return tuple(position for position, origin in origins if origin is Origin.SAVED)
+
 
 def key_named(chosen: Specialisation, keys: Iterable[VariantKey], name: str) -> VariantKey:
     """The one of `keys` with that name, or that of a backward among them for fewer outputs."""
@@ -161,13 +170,21 @@ def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
 
 def make_variant(chosen: Specialisation, key: VariantKey) -> Variant:
     """The operator of that key."""
-    return graph_variant(key.name(chosen), chosen.header, key.graph(chosen), key)
+    return graph_variant(key.name(chosen), chosen.header, key.graph(chosen), key, key.spent(chosen))
 
 
-def graph_variant(name: str, header: tuple[str, ...], graph: Graph, key: VariantKey) -> Variant:
+def graph_variant(
+    name: str,
+    header: tuple[str, ...],
+    graph: Graph,
+    key: VariantKey,
+    spent: tuple[int, ...] = (),
+) -> Variant:
     """An operator that computes a graph in the key's dtype and precision; `header` stands at the
-    top of its files."""
-    plan = plan_module(pipeline.run(graph, dump_pass), key.dtype, precision=key.precision)
+    top of its files, and nobody needs the arguments `spent` afterwards."""
+    plan = plan_module(
+        pipeline.run(graph, dump_pass), key.dtype, precision=key.precision, spent=spent
+    )
     dump_plan(name, plan)
     cuda = cuda_source(plan, (*header, "", *_overview(graph, plan)))
     dump_cuda(name, cuda.text)

@@ -26,6 +26,7 @@ class EmulatorRuntime:
         self._declare("set_capability", None, ctypes.c_int)
         self._declare("take_launched", ctypes.c_char_p)
         self._declare("expose", None, pointer, size, ctypes.c_int)
+        self._declare("forget", None, pointer, size)
         self._declare("forget_all", None)
         self._declare("first_unwritten", ctypes.c_int64, pointer, size)
 
@@ -49,6 +50,10 @@ class EmulatorRuntime:
         memory again starts it afresh.
         """
         self._library.fusegen_emulator_expose(address, byte_count, int(initialised))
+
+    def forget(self, address: int, byte_count: int) -> None:
+        """Withdraw the `byte_count` bytes exposed from `address`."""
+        self._library.fusegen_emulator_forget(address, byte_count)
 
     def forget_all(self) -> None:
         """Withdraw all exposed memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
@@ -18,6 +19,7 @@ from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.labels import labels_of
+from fusegen.plan.lifetimes import releases
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision
 from fusegen.plan.rounding import as_stored
@@ -33,11 +35,13 @@ def plan_module(
     hints: SizeHints | None = None,
     device: Device = H100,
     precision: Precision = Precision.HIGHEST,
+    spent: Collection[int] = (),
 ) -> ModulePlan:
     """The plan for a decomposed graph whose roots are all distinct computed values.
 
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
-    `precision` is that of float32 products.
+    `precision` is that of float32 products. Of its arguments the caller has no further use for
+    those in `spent`, by position.
     """
     hints = hints or SizeHints.of(graph)
     graph = name_sizes(graph)
@@ -49,7 +53,8 @@ def plan_module(
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)
     written = dict.fromkeys(buffer for step in steps for buffer in step.written)
     workspaces = tuple(buffer for buffer in written if buffer.role is BufferRole.WORKSPACE)
-    return ModulePlan(graph, dtype, arguments, results, workspaces, steps)
+    given_back = releases(steps, [arguments[position] for position in spent], hints)
+    return ModulePlan(graph, dtype, arguments, results, workspaces, steps, given_back)
 
 
 def base(node: Node) -> Node:

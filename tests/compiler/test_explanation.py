@@ -78,14 +78,16 @@ def test_boundaries_have_reasons() -> None:
         assert f"{line.first} | {line.second}: " in explanation.as_text()
 
 
+STEPS = {"kernels", "library_calls", "peak_bytes", "peak_step"}
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", str(CHAINS / "l2_21.fuse"), "--json", "--size", "batch=4"]
     assert main([*arguments, "-D", "in_channels=64"]) == 0
     content = json.loads(capsys.readouterr().out)
-    parts = {"sizes", "is_built", "kernels", "library_calls", "saved", "saved_bytes", "backward"}
-    assert set(content) == parts
+    assert set(content) == {"sizes", "is_built", "saved", "saved_bytes", "backward", *STEPS}
     assert content["sizes"] == {"batch": 4, "height": 128, "width": 128}
-    assert set(content["backward"]) == {"kernels", "library_calls"}
+    assert set(content["backward"]) == STEPS
     calls = [call["op"] for call in content["backward"]["library_calls"]]
     assert calls == ["gradient_of_x = conv2d gradient", "gradient_of_conv.weight = conv2d gradient"]
     sizes = [value["bytes"] for value in content["saved"]]
@@ -118,6 +120,18 @@ def test_what_is_saved_for_the_backward() -> None:
         assert kernel.name in text
 
 
+def test_the_peak_of_a_calls_memory() -> None:
+    """In float32 the weight's gradient, with the parts of its operands, and what stands beside it:
+    the gradients of the input and of the product. Those parts of the weight that the input's
+    gradient took, as large as it, are gone by then."""
+    explanation = explain("l2_88", batch=1024).backward
+    assert explanation is not None
+    rows, weight, small = 1024 * 8192 * 4, 8192 * 8192 * 4, 1 << 20
+    assert explanation.peak_step == "gradient_of_gemm_weight"
+    assert 0 < explanation.peak_bytes - (weight + 4 * rows) < small
+    assert "allocates 403 MB at most, in gradient_of_gemm_weight." in explanation.as_text()
+
+
 def test_the_forward_in_training_where_it_is_another_one() -> None:
     text = "model Drops:\n    input x: [n, 8]\n    return dropout(tanh(x), 0.2)\n"
     explanation = compiler.explain(Source("drops.fuse", text), arguments={}, sizes={})
@@ -126,5 +140,5 @@ def test_the_forward_in_training_where_it_is_another_one() -> None:
     assert [kernel.ops for kernel in explanation.training.kernels] == [("tanh", "dropout")]
     assert "dropout" in explanation.backward.kernels[0].ops
     assert "The forward in training:" in explanation.as_text()
-    assert set(explanation.as_json()["training"]) == {"kernels", "library_calls"}
+    assert set(explanation.as_json()["training"]) == STEPS
     assert "training" not in explain("l2_88", batch=1024).as_json()

@@ -51,6 +51,21 @@ def test_written_bytes_are_those_that_kernels_wrote(
     assert runtime.first_unwritten(y.ctypes.data, y.nbytes) == 0
 
 
+def test_memory_that_was_given_back_may_not_be_read(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel
+) -> None:
+    kernel = load_kernel("vectors", check=True)
+    x, y = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+    runtime.configure(check=True)
+    expose(runtime, x, initialised=True)
+    expose(runtime, y, initialised=False)
+    assert kernel(0, x, y, 64) is None
+    runtime.forget(x.ctypes.data, x.nbytes)
+    fault = kernel(0, x, y, 64)
+    assert fault is not None and "read" in fault
+    assert runtime.first_unwritten(y.ctypes.data, y.nbytes) is None
+
+
 def test_overlapping_exposures_join(runtime: EmulatorRuntime, load_kernel: LoadKernel) -> None:
     kernel = load_kernel("vectors", check=True)
     x, y = np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)

@@ -308,6 +308,6 @@ def _reads(step: Step) -> set[str]:
     if isinstance(step, LibraryPlan):
         return {buffer.name for buffer in step.operands}
     (signature,) = cuda_source(
-        ModulePlan(graph, DType.FLOAT32, (), (), (), (step,)), ()
+        ModulePlan(graph, DType.FLOAT32, (), (), (), (step,), ((),)), ()
     ).launchers.values()
     return {buffer.name for buffer in signature.reads}

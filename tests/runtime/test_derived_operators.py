@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from fusegen.codegen.wanted import wanted_bit
 from fusegen.runtime.emulation import emulation
@@ -122,6 +123,53 @@ def test_each_choice_of_gradients_gives_the_same() -> None:
                     assert torch.equal(gradient, everything[number])
                 else:
                     assert gradient.shape == (0,)
+
+
+def dropped(module: nn.Module, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each tensor saved by a call with `x`, whether its memory is free behind the backward
+    operator, which is asked twice: with the graph retained, and without."""
+    scope = generated(module)
+    found = derived(module, x)
+    watched: list[bool] = []
+
+    def backward(*arguments: Any) -> Any:
+        *tensors, wanted = arguments
+        gradient = form_for(module, x).gradient
+        saved = [StorageWeakRef(t.untyped_storage()) for t in tensors[-gradient.saved :]]
+        made = found.dropping(*tensors, wanted)
+        watched.extend(storage.expired() for storage in saved)
+        return made
+
+    (name,) = (name for name, known in scope._DERIVED.items() if known is found)
+    monkeypatch.setitem(scope._DERIVED, name, found._replace(dropping=backward))
+    leaves = [x, *module.parameters()]
+    loss = module(x).square().sum()
+    first = torch.autograd.grad(loss, leaves, retain_graph=True)
+    second = torch.autograd.grad(loss, leaves)
+    assert all(map(torch.equal, first, second))
+    return watched
+
+
+def test_saved_values_are_dropped_once_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product, which the first of the backward's kernels reads; not where the graph is
+    retained, and not in the hands of somebody else, here of a hook."""
+    module, _ = pair(Target.EMULATE)
+    with emulation(check=True):
+        found = dropped(module, inputs().requires_grad_(), monkeypatch)
+        half = len(found) // 2
+        assert not any(found[:half]) and any(found[half:])
+        held: list[Tensor] = []
+
+        def hold(saved: Tensor) -> Tensor:
+            held.append(saved)
+            return saved
+
+        x = inputs().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(hold, lambda saved: saved):
+            y = module(x)
+        values = [saved.clone() for saved in held]
+        y.sum().backward()
+    assert all(map(torch.equal, held, values))
 
 
 def test_nothing_is_saved_without_a_need() -> None:

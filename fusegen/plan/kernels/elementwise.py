@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Expression
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.stores import Store
 
@@ -23,3 +24,8 @@ class ElementwisePlan(KernelPlan):
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         return tuple(store.buffer for store in self.stores)
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """What it computes of each element."""
+        return tuple(store.value for store in self.stores)

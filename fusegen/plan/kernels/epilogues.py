@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Expression
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
 
@@ -20,6 +21,11 @@ class ElementEpilogue:
         """The buffers it fills."""
         return tuple(store.buffer for store in self.stores)
 
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """What it computes."""
+        return tuple(store.value for store in self.stores)
+
 
 @dataclass(frozen=True)
 class RowEpilogue:
@@ -34,6 +40,11 @@ class RowEpilogue:
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         return self.program.written
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """What it computes."""
+        return self.program.values
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ class ModulePlan:
     """Everything one call of the module does: `steps` in order, from `arguments` to `results`.
 
     `graph` is what was planned, with names for sizes that are sums. `results` are the buffers
-    behind its roots, in their order; `workspaces` are allocated for the call.
+    behind its roots, in their order; `workspaces` are allocated for the call. `releases` are, for
+    each step, the buffers that are given back behind it: workspaces, and arguments that the caller
+    has no further use for.
     """
 
     graph: Graph
@@ -30,3 +32,4 @@ class ModulePlan:
     results: tuple[Buffer, ...]
     workspaces: tuple[Buffer, ...]
     steps: tuple[Step, ...]
+    releases: tuple[tuple[Buffer, ...], ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.expressions import Load
+from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.epilogues import Epilogue
 from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, WgmmaForm
@@ -76,3 +76,8 @@ class ProductPlan(KernelPlan):
         """The buffers it fills."""
         split = self.tensor_cores.split if self.tensor_cores else None
         return (*self.epilogue.written, *(split.written if split else ()))
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """Its operands' elements, and what the epilogue computes."""
+        return (self.left, self.right, *self.epilogue.values)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Expression
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.row_program import RowProgram
 
@@ -95,3 +96,8 @@ class RowPlan(KernelPlan):
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         return self.program.written
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """What its forms compute."""
+        return tuple(value for form in self.forms for value in form.program.values)

@@ -32,6 +32,7 @@ extern "C" const char* fusegen_error_text(int code);
 #ifdef FUSEGEN_EMULATE
 // The emulator's checker: which memory a kernel may use, and what it has written.
 extern "C" void fusegen_emulator_expose(const void* begin, std::size_t bytes, int initialised);
+extern "C" void fusegen_emulator_forget(const void* begin, std::size_t bytes);
 extern "C" void fusegen_emulator_forget_all();
 extern "C" std::int64_t fusegen_emulator_first_unwritten(const void* begin, std::size_t bytes);
 #endif
@@ -250,6 +251,26 @@ public:
         return made;
     }
 
+    // Gives back memory that no later kernel of this run uses. Those launched before may still be
+    // running: whatever is put there next is for the same stream.
+    void release(std::initializer_list<Tensor*> workspaces) const {
+        for (Tensor* workspace : workspaces) {
+            forget(*workspace);
+            *workspace = Tensor();
+        }
+    }
+
+    // Lets go of the memory of arguments in the same way, which leaves their tensors empty.
+    void drop(std::initializer_list<const Tensor*> arguments) const {
+        for (const Tensor* argument : arguments) {
+            forget(*argument);
+            std::array<StableIValue, 1> stack{stack_value(*argument)};
+            TORCH_ERROR_CODE_CHECK(
+                torch_call_dispatcher("aten::set_", "", stack.data(), TORCH_ABI_VERSION));
+            torch::stable::detail::to<Tensor>(stack[0]);
+        }
+    }
+
     // A result that the caller wants, or no elements in its place.
     Tensor chosen(int64_t wanted, const Tensor& result, ScalarType dtype) const {
         return wanted ? result
@@ -331,7 +352,15 @@ private:
             fusegen_emulator_expose(tensor.const_data_ptr(), bytes(tensor), initialised);
         }
     }
+
+    static void forget(const Tensor& tensor) {
+        if (bytes(tensor) > 0) {
+            fusegen_emulator_forget(tensor.const_data_ptr(), bytes(tensor));
+        }
+    }
 #else
+    static void forget(const Tensor&) {}
+
     const torch::stable::accelerator::DeviceGuard guard_;
 
     // Looked up when first needed: a torch without CUDA, which can load this library too, lacks it.

@@ -1,5 +1,7 @@
 #include "checker.h"
 
+#include <algorithm>
+
 #include "../runtime/emulator.h"
 
 namespace fusegen_emulator {
@@ -23,6 +25,15 @@ void Checker::expose(const void* begin, std::size_t bytes, bool initialised) {
     if (on) {
         global_.push_back({"global memory", reinterpret_cast<std::uintptr_t>(begin), bytes});
         shadow_.expose(begin, bytes, initialised);
+    }
+}
+
+void Checker::forget(const void* begin, std::size_t bytes) {
+    if (on) {
+        const auto first = reinterpret_cast<std::uintptr_t>(begin);
+        const auto begins_there = [=](const NamedRange& range) { return range.begin == first; };
+        global_.erase(std::remove_if(global_.begin(), global_.end(), begins_there), global_.end());
+        shadow_.withdraw(begin, bytes);
     }
 }
 

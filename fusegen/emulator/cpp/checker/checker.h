@@ -42,6 +42,7 @@ public:
     bool on = false;
 
     void expose(const void* begin, std::size_t bytes, bool initialised);
+    void forget(const void* begin, std::size_t bytes);
     void forget_all();
     std::int64_t first_unwritten(const void* begin, std::size_t bytes);
 

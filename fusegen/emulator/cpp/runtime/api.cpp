@@ -28,6 +28,10 @@ void fusegen_emulator_expose(const void* begin, std::size_t bytes, int initialis
     emulator().checker().expose(begin, bytes, initialised != 0);
 }
 
+void fusegen_emulator_forget(const void* begin, std::size_t bytes) {
+    emulator().checker().forget(begin, bytes);
+}
+
 void fusegen_emulator_forget_all() { emulator().checker().forget_all(); }
 
 std::int64_t fusegen_emulator_first_unwritten(const void* begin, std::size_t bytes) {
