@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from fusegen.errors import FusegenError
 from fusegen.frontend import Source, elaborate, parse
@@ -17,35 +19,74 @@ from fusegen.testing.case import Case, Filled
 SMALLER_SIZES = (1, 2, 3, 5, 17)
 
 IsFailing = Callable[[str, Case], bool]
+T = TypeVar("T")
 
 
 def reduced(text: str, case: Case, is_failing: IsFailing, seconds: float) -> tuple[str, Case]:
-    """The smallest program and case found in that time that still fail; an operation stands on a
-    line of its own. As they are if the program fails no more when it is printed that way."""
+    """The smallest program and case found in that time that still fail.
+
+    Lines of the text are left out first; then, unless the program fails no more when its graph is
+    printed (which is in evaluation), operations, each on a line of its own.
+    """
     end = time.monotonic() + seconds
-    graph = _graph(text)
-    if graph is None or not is_failing(source_text(graph), case):
+
+    def is_smaller(candidate: str) -> bool:
+        return _graph(candidate) is not None and is_failing(candidate, case)
+
+    if _graph(text) is None:
         return text, case
-    smaller: Graph | None = graph
-    while smaller is not None:
-        graph, smaller = smaller, None
-        for candidate in _simpler_graphs(graph):
+    text = _first_of_many(text, _shorter_texts, is_smaller, end)
+    graph = _graph(text)
+    assert graph is not None
+    if is_failing(source_text(graph), case):
+        text = _first_of_many(source_text(graph), _simpler_texts, is_smaller, end)
+    case = _first_of_many(case, _simpler_cases, lambda other: is_failing(text, other), end)
+    return text, case
+
+
+def _first_of_many(
+    start: T, candidates: Callable[[T], Iterator[T]], is_right: Callable[[T], bool], end: float
+) -> T:
+    """From one to the first of its candidates that is right, again and again."""
+    found: T | None = start
+    while found is not None:
+        start, found = found, None
+        for candidate in candidates(start):
             if time.monotonic() > end:
                 break
-            printed = source_text(candidate)
-            again = _graph(printed)  # a size may have lost the input that bound it
-            if again is not None and is_failing(printed, case):
-                smaller = again
+            if is_right(candidate):
+                found = candidate
                 break
-    text = source_text(graph)
-    simpler: Case | None = case
-    while simpler is not None:
-        case, simpler = simpler, None
-        for other in _simpler_cases(case):
-            if time.monotonic() < end and is_failing(text, other):
-                simpler = other
-                break
-    return text, case
+    return start
+
+
+def _shorter_texts(text: str) -> Iterator[str]:
+    """Texts of a model that return less or an earlier value, or have a line less, each of its uses
+    replaced by one of the names in it."""
+    lines = text.split("\n")
+    end = next(number for number, line in enumerate(lines) if line.startswith("    return "))
+    results = lines[end].removeprefix("    return ").split(", ")
+    if len(results) > 1:
+        for result in results:
+            yield "\n".join([*lines[:end], f"    return {result}", *lines[end + 1 :]])
+    for number in reversed(range(end)):
+        defined = re.match(r"    (\w+) = (.*)", lines[number])
+        if defined is None:
+            continue
+        before, after = lines[:number], lines[number + 1 :]
+        name, expression = defined.groups()
+        if not any(re.search(rf"\b{name}\b", line) for line in after):
+            yield "\n".join([*before, *after])
+            continue
+        for other in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression)):
+            used = [re.sub(rf"\b{name}\b", other, line) for line in after]
+            yield "\n".join([*before, *used])
+
+
+def _simpler_texts(text: str) -> Iterator[str]:
+    """Printed graphs of fewer operations."""
+    graph = _graph(text)
+    return map(source_text, _simpler_graphs(graph)) if graph else iter(())
 
 
 def _graph(text: str) -> Graph | None:

@@ -47,6 +47,17 @@ def test_a_module_that_fails_keeps_its_layers() -> None:
     )
 
 
+def test_what_only_fails_in_training_is_reduced_too() -> None:
+    dropping = LONG.replace("|> exp |>", "|> dropout(0.3) |> exp |>").replace(
+        "(dim=1) |>", "(1) |>"
+    )
+    text, _ = reduced(dropping, Case(sizes={"n": 4}), lambda t, _: "dropout" in t, seconds=60)
+    assert text == (
+        "model Drawn():\n    input x: [n, 8]\n    input y: [n, 8]\n"
+        "    b = x |> dropout(0.3) |> exp |> softmax(1) |> add(y)\n    return b\n"
+    )
+
+
 def test_sizes_stay_bound() -> None:
     text, _ = reduced(
         "model M():\n    input x: [n]\n    input y: [n, h]\n    return exp(y) / h + sum(x)\n",
@@ -59,4 +70,7 @@ def test_sizes_stay_bound() -> None:
 
 def test_what_does_not_fail_when_printed_is_left_as_it_is() -> None:
     case = Case(sizes={"n": 4})
-    assert reduced(LONG, case, lambda text, _: text == LONG, seconds=60) == (LONG, case)
+    assert reduced(LONG, case, lambda text, c: (text, c) == (LONG, case), seconds=60) == (
+        LONG,
+        case,
+    )
