@@ -51,7 +51,7 @@ class OperandText:
     pointer: str
     sizes: tuple[str, ...]
     strides: tuple[str, ...]
-    box: tuple[int, ...]
+    box: tuple[int | str, ...]
     batch: str
     is_line_major: bool
     exchanged: int
@@ -62,7 +62,7 @@ class OperandText:
 @dataclass(frozen=True)
 class _Side:
     """One operand of a product: its tile begins `start` elements into a stage and has `tile_lines`
-    of the matrix's `lines` lines."""
+    of the matrix's `lines` lines, of which a copy brings the launcher's `copied_lines`, if given."""
 
     name: str
     view: MatrixView
@@ -71,6 +71,7 @@ class _Side:
     lines: Integer
     first_line: str
     neighbours: int = PAIR
+    copied_lines: str | None = None
 
 
 def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[OperandText, ...]:
@@ -79,7 +80,15 @@ def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[Ope
     Of an operand that is split the low parts stand behind the high ones."""
     axes = plan.axes
     left_size, right_size = cores.rows * cores.depth, cores.columns * cores.depth
-    left = _Side("left", cores.left, 0, cores.rows, axes.rows, "tile_first_row")
+    left = _Side(
+        "left",
+        cores.left,
+        0,
+        cores.rows,
+        axes.rows,
+        "tile_first_row",
+        copied_lines="left_lines" if cores.fewer_lines else None,
+    )
     right = _Side(
         "right",
         cores.right,
@@ -140,7 +149,7 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
 
 
 # Sizes, of which None is the depth, strides but for the innermost, and sides of a box.
-_Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int, ...]]
+_Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int | str, ...]]
 
 
 def _tiles(side: _Side, depth: int) -> _Tiles:
@@ -149,7 +158,7 @@ def _tiles(side: _Side, depth: int) -> _Tiles:
     chunk = SWIZZLE_BYTES // view.buffer.dtype.itemsize
     if view.major is Major.LINE:
         return (side.lines, None), (view.outer_stride,), (chunk, depth)
-    return (None, side.lines), (view.outer_stride,), (chunk, side.tile_lines)
+    return (None, side.lines), (view.outer_stride,), (chunk, side.copied_lines or side.tile_lines)
 
 
 def _exchanged_tiles(side: _Side, depth: int) -> _Tiles:

@@ -68,6 +68,7 @@ class TensorProductText:
     columns: int
     depth: int
     stages: int
+    fewer_lines: bool
     type: str
     stage_size: int
     operands: tuple[OperandText, ...]
@@ -92,7 +93,7 @@ class TensorProductText:
     @property
     def chunk_lines(self) -> int:
         """How many lines one swizzled row of shared memory holds."""
-        return self.operands[0].box[0]
+        return int(self.operands[0].box[0])
 
 
 def tensor_product_text(
@@ -122,6 +123,7 @@ def tensor_product_text(
         cores.columns,
         cores.depth,
         cores.stages,
+        cores.fewer_lines,
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,

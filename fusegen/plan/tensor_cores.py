@@ -91,7 +91,12 @@ def narrow_form(
     sizes = (SMALL,) if is_line_major or small_is_enough else (SMALLEST, SMALL)
     for size in sizes:
         if size < cores.columns and (width is None or size % width == 0):
-            return replace(cores, columns=size, stages=STAGES_OF_NARROW[size])
+            return replace(
+                cores,
+                columns=size,
+                stages=STAGES_OF_NARROW[size],
+                fewer_lines=cores.left.major is Major.DEPTH,
+            )
     return None
 
 
