@@ -62,7 +62,8 @@ class OperandText:
 @dataclass(frozen=True)
 class _Side:
     """One operand of a product: its tile begins `start` elements into a stage and has `tile_lines`
-    of the matrix's `lines` lines, of which a copy brings the launcher's `copied_lines`, if given."""
+    of the matrix's `lines` lines. A copy brings all of the tile's, or the launcher's
+    `copied_lines`."""
 
     name: str
     view: MatrixView

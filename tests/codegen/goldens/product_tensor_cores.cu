@@ -1,6 +1,7 @@
 // LinearGeluGroupNorm.
 #include "fusegen/device.cuh"
 #include "fusegen/dtypes.cuh"
+#include "fusegen/few_rows.cuh"
 #include "fusegen/hopper.cuh"
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
@@ -326,6 +327,12 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
         prefetch_tensor_map(left_map);
         prefetch_tensor_map(right_map);
     }
+    // A copy brings no more lines of the left operand than there are rows, in eights, as one that has
+    // to fill in zeros is slow. The lines behind them are multiplied, too, for rows that are not kept.
+    const int left_lines = lines_of_few<tile_rows>(rows);
+    const int left_size = left_lines * tile_depth;
+    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, left_size);
+    fence_async_shared();
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
     const int thread = threadIdx.x % 128;
@@ -341,7 +348,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             for (int step = 0; step < steps; ++step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
-                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
+                mbarrier_arrive_expect(&full[stage], (stage_size - tile_rows * tile_depth
+                    + left_size) * sizeof(bfloat16));
                 tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
                             step * tile_depth, tile_first_row, 0);
                 // The lines come in an order that makes the columns neighbours which a thread holds of the result.
@@ -794,6 +802,7 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         int64_t left_run[2];
         TensorMap right_map;
         int64_t right_run[2];
+        const int left_lines = lines_of_few<128>(rows);
         const int64_t depths = 96;
         const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
         if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
@@ -802,7 +811,7 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             left_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
                 x, { depths, batch, 1 }, { left_run[0], left_run[0] },
-                { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+                { 64, left_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
             merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
             right_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
