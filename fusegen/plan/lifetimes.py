@@ -13,7 +13,7 @@ from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import Step
 
 # Memory is worth giving back early if it is at least this part of the largest buffer's.
-WORTH = 64
+WORTH = 256
 
 
 @dataclass(frozen=True)
