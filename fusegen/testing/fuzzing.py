@@ -31,7 +31,8 @@ from fusegen.testing.subject import Subject
 
 CASES_EACH = 3
 PROGRAMS_TOGETHER = 5
-REDUCTION_SECONDS = 300.0
+# The part of the time that goes to the search; the rest is for reducing what it finds.
+SEARCH_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,6 @@ class Search:
     seed: int
     seconds: float
     target: str
-    reduction_seconds: float = REDUCTION_SECONDS
 
 
 def check_program(text: str, cases: st.DataObject, target: str) -> int:
@@ -111,22 +111,24 @@ def _checks(
 def explore(search: Search) -> Tally:
     """Draw models for some time, and reduce what fails."""
     start = time.monotonic()
+    end, until = start + search.seconds, start + SEARCH_SHARE * search.seconds
     programs = cases = rounds = 0
     found: dict[str, Failure] = {}
     refusals: Counter[str] = Counter()
 
     def one(text: str, drawn: st.DataObject) -> None:
         nonlocal programs, cases
-        if time.monotonic() - start > search.seconds:
+        if time.monotonic() > until:
             return
         programs += 1
         for failure in _checks(text, drawn, search.target, refusals):
             cases += 1
             if failure is not None:
                 found.setdefault(failure.kind, failure)
+            if failure is not None or time.monotonic() > until:
                 break
 
-    while time.monotonic() - start < search.seconds:
+    while time.monotonic() < until:
         chosen: Any = settings(
             max_examples=PROGRAMS_TOGETHER,
             deadline=None,
@@ -136,23 +138,27 @@ def explore(search: Search) -> Tally:
         )
         chosen(seeded(search.seed * 1_000_003 + rounds)(given(model_sources(), st.data())(one)))()
         rounds += 1
-    return Tally(programs, cases, refusals, tuple(_reduced(f, search) for f in found.values()))
+    failures = []
+    for number, failure in enumerate(found.values()):
+        share = (end - time.monotonic()) / (len(found) - number)
+        failures.append(_reduced(failure, search.target, share))
+    return Tally(programs, cases, refusals, tuple(failures))
 
 
-def _reduced(failure: Failure, search: Search) -> Failure:
+def _reduced(failure: Failure, target: str, seconds: float) -> Failure:
     if failure.case is None:
         return failure
     last = failure
 
     def is_failing(text: str, case: Case) -> bool:
         nonlocal last
-        now = failure_of(text, case, search.target)
+        now = failure_of(text, case, target)
         if now is None or now.kind != failure.kind:
             return False
         last = now
         return True
 
-    reduced(failure.text, failure.case, is_failing, search.reduction_seconds)
+    reduced(failure.text, failure.case, is_failing, seconds)
     return last
 
 
@@ -171,7 +177,12 @@ def failure_of(text: str, case: Case, target: str) -> Failure | None:
 def main(arguments: Sequence[str]) -> int:
     """Fuzz as the command line says; 1 if a model fails."""
     parser = argparse.ArgumentParser(prog="python -m fusegen.testing.fuzzing", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: 600)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=600.0,
+        help="how long, what is found reduced too (default: 600)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="which models (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--target", choices=("emulate", "cuda"), default="emulate")

@@ -32,6 +32,9 @@ FORMULA_UNIT = 2.0**-36
 # Or by this many times what float64's own rounding errors make of it: not in proportion to
 # float32's where nothing but rounding errors is normalised.
 FORMULA_SPREAD = 16.0
+# Nor is there a derivative in what float64's least normal number becomes, times any of float32's:
+# what is less underflows on the way in one order of operations and not in another.
+FORMULA_LEAST = 2.0 ** (128 - 1022)
 # Seeds of the backward's errors, apart from those of the forward's.
 BACKWARD_SEEDS = 1000
 
@@ -108,7 +111,7 @@ def _special_alike(value: Tensor, truth: Truth) -> Tensor:
 
 
 def _formula_bound(name: str, truth: Tensor, spreads: Sequence[Tensor]) -> Bound:
-    allowed = FORMULA_UNIT * truth.abs()
+    allowed = FORMULA_UNIT * truth.abs() + FORMULA_LEAST
     for spread in spreads:
         allowed = torch.maximum(allowed, spread)
     allowed = torch.where(truth.isfinite(), allowed, 0.0)

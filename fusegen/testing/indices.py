@@ -17,7 +17,7 @@ def candidates(node: Node, values: Tensor, slack: Tensor) -> Tensor:
     """Which of the ranked float64 values may be the extreme, each of them being off by `slack`; the
     dim that is searched is the last one."""
     signed = values if node.operation is ARGMAX else -values
-    if node.attributes["dim"] is None:
+    if node.attributes["dim"] is None or not values.dim():
         signed, slack = signed.flatten(), slack.flatten()
     else:
         dim = node.attributes.integer("dim")

@@ -23,7 +23,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topological
 from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
-from fusegen.ops.record import Composite
+from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
 from fusegen.testing import twins
 from fusegen.testing.rounding import Precision, overflows, rounding_error
@@ -84,6 +84,8 @@ def perturbed(
         # What is made of nothing but numbers is on the CPU.
         moved = value + torch.where(drawn.to(value.device) < 0.5, size, -size)
         moved = torch.where(value.isfinite(), moved, value)
+        if isinstance(node.operation, Reduction) and node.operation.monoid is Monoid.MOMENTS:
+            moved = moved.abs()  # a sum of squares is never negative, and its root never NaN
         if precision.unbounded:
             return moved
         moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)

@@ -13,7 +13,7 @@ from torch import Tensor
 from fusegen.ir.graph import Node
 from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM
 from fusegen.ops.operands import unpack
-from fusegen.ops.pointwise.activations import CELU, GELU, HARDSIGMOID
+from fusegen.ops.pointwise.activations import CELU, GELU, HARDSHRINK, HARDSIGMOID, SOFTSHRINK
 from fusegen.ops.record import Monoid, Reduction
 
 
@@ -30,6 +30,10 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         # PyTorch's gradient multiplies by the sixth that float32 has.
         flat = (x.detach() / 6 + 0.5).clamp(0, 1)
         return torch.where((x > -3) & (x < 3), x / 6 + 0.5, flat)
+    if node.operation in (SOFTSHRINK, HARDSHRINK):
+        # PyTorch's gradient at NaN, and whether a softshrink is 0 or -0, depend on the processor.
+        shrunk: Tensor = _Shrink.apply(x, node)  # type: ignore[no-untyped-call]
+        return shrunk
     if node.operation is CELU:
         # PyTorch's gradient takes 1 / alpha in float32, and is 1 or NaN at NaN by the processor.
         alpha = node.attributes.number("alpha")
@@ -77,6 +81,24 @@ class _Gelu(torch.autograd.Function):
         density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
         result: Tensor = gradient * (_normal_distribution(x) + x * density)
         return result
+
+
+class _Shrink(torch.autograd.Function):
+    """Values as on a GPU, where what is held near 0 keeps its sign, and gradients pass at NaN."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, node: Node) -> Tensor:
+        lambd = node.attributes.number("lambd")
+        held = x.abs() <= lambd
+        ctx.save_for_backward(held)
+        if node.operation is HARDSHRINK:
+            return torch.where(held, 0.0, x)
+        return torch.where(held, x * 0, x - lambd * x.sign())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (held,) = ctx.saved_tensors
+        return torch.where(held, 0.0, gradient), None
 
 
 def _normal_distribution(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 
 from fusegen.testing.case import Case, Filled
 from fusegen.testing.fuzzing import failure_of
+from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
@@ -89,6 +90,48 @@ FOUND = {
     "steps of what is infinite": (
         "input x: [n, 8]\n    return floor(1 / x), round(1 / x, decimals=1)",
         Case("float32", {"n": 6}, {"x": Filled(Values.INTEGERS)}),
+    ),
+    # Below 10^-308 one way to compute a slope gives 0, and another a subnormal number.
+    "the far tail of softplus": (
+        "input y: [n, 2, h]\n    return softplus(y, beta=0.5)",
+        Case("float16", {"h": 2, "n": 64}, {"y": Filled(Values.WIDE, seed=67)}),
+    ),
+    # Eager's sums overflow to NaN, which is less than nothing; a kernel's do not.
+    "a comparison of what may overflow": (
+        "input x: [n, 16]\n    input y: [n, 16]\n    norm = BatchNorm1d(16)\n"
+        "    weight = Parameter([1, 16])\n"
+        "    return linear(norm(y), weight) < 1e-3",
+        Case(
+            "bfloat16",
+            {"n": 3},
+            {
+                "y": Filled(Values.HUGE, Layout.EXPANDED, seed=1000003),
+                "weight": Filled(Values.INTEGERS, seed=545),
+                "norm.weight": Filled(Values.INTEGERS, seed=8929),
+                "norm.bias": Filled(Values.OFFSET, seed=952217),
+            },
+            training=True,
+        ),
+    ),
+    # PyTorch's own gradient at NaN is that of another number in vectors of many.
+    "shrinking NaN": (
+        "input y: [n, 16]\n    return y |> softshrink(0.3) |> hardshrink(0.1)",
+        Case("float16", {"n": 64}, {"y": Filled(Values.SPECIAL, seed=250)}),
+    ),
+    # As is the sign of its zeros.
+    "the sign of what is shrunk to nothing": (
+        "input x: [n, 8]\n    return 1 / softshrink(x)",
+        Case("float32", {"n": 31}),
+    ),
+    # The bounds looked for the dim of a scalar.
+    "the least of one": (
+        "input x: []\n    return argmin(x, dim=0), argmax(x)",
+        Case("bfloat16"),
+    ),
+    # The mean of nothing was 0.
+    "the statistics of an empty batch": (
+        "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",
+        Case("bfloat16", {"n": 0}, training=True),
     ),
 }
 

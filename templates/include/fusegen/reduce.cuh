@@ -169,7 +169,10 @@ struct Moments {
     T offset;  // of the mean from `first`
     T deviations;
 
-    static __device__ __forceinline__ Moments identity() { return {T(0), T(0), T(0), T(0)}; }
+    // The mean of nothing is NaN.
+    static __device__ __forceinline__ Moments identity() {
+        return {T(0), not_a_number<T>(), T(0), T(0)};
+    }
     __device__ __forceinline__ void push(T x, int64_t) { push(Vector<T, 1>{{x}}); }
     template <int N>
     __device__ __forceinline__ void push(const Vector<T, N>& x) {
