@@ -10,6 +10,7 @@ a sum may overflow on the way, a perturbed result is NaN and the exact one is no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -134,11 +135,15 @@ def bound_of(
         return Bound(name, expected, expected, eager, (expected, *cast))
     spread = torch.zeros_like(expected)
     greatest = torch.finfo(eager.dtype).max
+    overflown = expected.abs() > greatest
     for sample in moved:
+        overflown &= sample == expected.sign() * math.inf
         # What errors can move beyond the range they can move to anywhere up to its end.
         off = (sample.clamp(-greatest, greatest) - expected).abs()
         spread = torch.maximum(spread, torch.where(off.isfinite(), off, 0.0))
     allowed = SPREAD_FACTOR * spread + UNITS_IN_LAST_PLACE * _last_place(expected, eager.dtype)
+    # Not known from the samples, all of which are infinite; but less than half the range is no end.
+    allowed = torch.where(overflown, allowed.clamp(max=expected.abs() - greatest / 2), allowed)
     return Bound(name, expected, allowed, eager, cast)
 
 

@@ -121,3 +121,11 @@ def test_at_the_end_of_the_range_either_side_is_right(dtype: torch.dtype) -> Non
     assert not limit.violations(finite).any()
     assert limit.violations(0.85 * finite.double().to(dtype)).all()
     assert limit.violations(torch.full((4,), math.nan, dtype=dtype)).all()
+
+
+def test_what_overflows_is_not_zero() -> None:
+    exact = torch.tensor([1e6, -1e6]).double()
+    limit = bound_of("x", exact, [exact * math.inf] * 3, exact.half())
+    assert not limit.violations(exact.half()).any()
+    assert limit.violations(torch.tensor([0.0, 3e4]).half()).all()
+    assert limit.violations(torch.tensor([-math.inf, 65504]).half()).all()
