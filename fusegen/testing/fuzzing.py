@@ -31,6 +31,7 @@ from fusegen.testing.subject import Subject
 
 CASES_EACH = 3
 PROGRAMS_TOGETHER = 5
+DTYPES = ("float32", "float16", "bfloat16")
 # The part of the time that goes to the search; the rest is for reducing what it finds.
 SEARCH_SHARE = 0.8
 
@@ -93,10 +94,11 @@ def _checks(
     case = None
     try:
         subject = Subject.of(Source("drawn.fuse", text), target=target)
+        dtype = cases.draw(st.sampled_from(DTYPES))  # one, as most of the time goes to builds
         for _ in range(CASES_EACH):
             case = None
             try:
-                case = cases.draw(model_cases(subject))
+                case = cases.draw(model_cases(subject, dtypes=(dtype,)))
                 finding = check_case(subject, case)
             except Unsuitable as refusal:
                 refusals[re.sub(r"\d+", "", str(refusal).partition("\n")[0])] += 1

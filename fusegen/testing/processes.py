@@ -6,6 +6,8 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import torch
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -18,5 +20,10 @@ def each(
         yield from map(function, tasks)
         return
     # Not forked: PyTorch's and the emulator's threads do not survive that.
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, _in_one_thread) as pool:
         yield from pool.imap_unordered(function, tasks)
+
+
+def _in_one_thread() -> None:
+    """PyTorch would take a thread for each core in every process."""
+    torch.set_num_threads(1)
