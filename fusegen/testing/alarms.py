@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +21,8 @@ from fusegen.testing.processes import each
 from fusegen.testing.subject import Subject
 from fusegen.testing.verification import Verification, verify
 
-# More cases than there is time for.
-MOST_CASES = 100_000
+# Drawn at a time. What is not checked as the time is over is drawn all the same.
+CASES_TOGETHER = 200
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,38 @@ class Task:
     target: str | None
 
 
-def verified(task: Task) -> tuple[str, Verification]:
-    """The model's name, and what came of it."""
+@dataclass(frozen=True)
+class Counted:
+    """What came of a model: the cases checked, those that PyTorch refuses, and the alarms."""
+
+    name: str
+    checked: int
+    unsuitable: int
+    alarms: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {self.checked} verifications, {self.unsuitable} refused by PyTorch"
+        return "\n".join([head, *(f"ALARM: {alarm}" for alarm in self.alarms)])
+
+
+def count(task: Task) -> Counted:
+    """Verify a model on ever new cases until its time is over."""
+    end = time.monotonic() + task.seconds
     subject, sizes = task.model.subject(task.target)
-    found = verify(subject, examples=MOST_CASES, seconds=task.seconds, seed=task.seed, sizes=sizes)
-    return task.model.name, found
+    found: list[Verification] = []
+    while not found or time.monotonic() < end:
+        seconds = max(end - time.monotonic(), 0.0)
+        seed = task.seed * 1_000_003 + len(found)
+        found.append(
+            verify(subject, examples=CASES_TOGETHER, seconds=seconds, seed=seed, sizes=sizes)
+        )
+    failures = [turn.failure for turn in found if turn.failure]
+    return Counted(
+        task.model.name,
+        sum(turn.checked for turn in found),
+        sum(turn.unsuitable for turn in found),
+        tuple(f"{failure}\n{failure.case}" for failure in failures),
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,12 +105,9 @@ def main(arguments: Sequence[str]) -> int:
     seconds = chosen.seconds * chosen.jobs / len(models)
     tasks = [Task(model, seconds, chosen.seed, chosen.target) for model in models]
     checked = alarms = 0
-    for name, found in each(verified, tasks, chosen.jobs):
-        print(f"{name}: {found.checked} verifications, {found.unsuitable} refused by PyTorch")
-        if found.failure:
-            print(f"ALARM: {found.failure}\n{found.failure.case}")
-        sys.stdout.flush()
-        checked, alarms = checked + found.checked, alarms + (found.failure is not None)
+    for counted in each(count, tasks, chosen.jobs):
+        print(counted, flush=True)
+        checked, alarms = checked + counted.checked, alarms + len(counted.alarms)
     print(f"{checked} verifications of {len(models)} models, {alarms} alarms")
     return 1 if alarms else 0
 

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from fusegen.testing import Case, Finding, alarms, verification
+from fusegen.testing import Case, Failure, Finding, Verification, alarms
 from fusegen.testing.subject import Subject
 
 TEXT = "model Wide(width=5, scale=0.5):\n    input x: [width]\n    return x * scale\n"
+WRONG = Failure(Case(), Finding("output: 1 of 7 elements are wrong"))
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> str:
+@pytest.mark.parametrize("failure", [WRONG, None])
+def test_cases_and_alarms_are_counted(
+    failure: Failure | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "wide.fuse"
     path.write_text(TEXT, encoding="utf-8")
-    return f"{path}:width=7,scale=0.25"
+    turns = iter(
+        (
+            Verification(5, 1, 1.0, None, out_of_time=False),
+            Verification(4, 0, 1.0, failure, out_of_time=True),
+        )
+    )
+    seeds = []
 
+    def verify(subject: Subject, *, seed: int, **others: object) -> Verification:
+        (x,) = Case().draw(subject)
+        assert x.shape == (7,)
+        seeds.append(seed)
+        return next(turns)
 
-def test_cases_and_alarms_are_counted(
-    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen: list[object] = []
-
-    def check(subject: Subject, case: Case) -> Finding | None:
-        seen.append((subject.chosen.name, case.draw(subject)[0].shape))
-        return Finding("output: 1 of 7 elements are wrong") if len(seen) == 9 else None
-
-    monkeypatch.setattr(verification, "check_case", check)
-    monkeypatch.setattr(verification, "first_parting", lambda *_: None)
+    monkeypatch.setattr(alarms, "verify", verify)
     monkeypatch.setattr(alarms, "FAMILIES", ())
-    monkeypatch.setattr(alarms, "MOST_CASES", 5)
-    assert alarms.main([file, "--target", "emulate"]) == 0
-    assert seen == [("Wide", (7,))] * 5
-    *_, last = capsys.readouterr().out.splitlines()
-    assert last == "5 verifications of 1 models, 0 alarms"
-    assert alarms.main([file, "--target", "emulate", "--seed", "1"]) == 1
+    # A second for each look at the clock: one before all, and two for each turn.
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)
+    monkeypatch.setattr(alarms, "time", clock)
+    command = [f"{path}:width=7,scale=0.25", "--target", "emulate", "--seconds", "4"]
+    assert alarms.main(command) == int(failure is not None)
+    assert len(set(seeds)) == 2
     printed = capsys.readouterr().out
-    assert "ALARM: output: 1 of 7 elements are wrong" in printed
-    assert printed.endswith("4 verifications of 1 models, 1 alarms\n")
+    assert "9 verifications, 1 refused by PyTorch" in printed
+    assert ("ALARM: output: 1 of 7 elements are wrong" in printed) is (failure is not None)
+    alarm = int(failure is not None)
+    assert printed.endswith(f"9 verifications of 1 models, {alarm} alarms\n")
