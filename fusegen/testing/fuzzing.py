@@ -30,7 +30,7 @@ from fusegen.testing.strategies import model_cases
 from fusegen.testing.subject import Subject
 
 CASES_EACH = 3
-PROGRAMS_TOGETHER = 5
+PROGRAMS_TOGETHER = 25  # of which the first is the smallest one, each time
 DTYPES = ("float32", "float16", "bfloat16")
 # The part of the time that goes to the search; the rest is for reducing what it finds.
 SEARCH_SHARE = 0.8
@@ -125,8 +125,9 @@ def explore(search: Search) -> Tally:
         programs += 1
         for failure in _checks(text, drawn, search.target, refusals):
             cases += 1
-            if failure is not None:
-                found.setdefault(failure.kind, failure)
+            if failure is not None and failure.kind not in found:
+                found[failure.kind] = failure
+                print(f"found, not reduced yet:\n{failure}", file=sys.stderr, flush=True)
             if failure is not None or time.monotonic() > until:
                 break
 
