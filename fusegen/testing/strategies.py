@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph
+from fusegen.ir.graph import Graph, topological
 from fusegen.testing.case import Case, Filled, argument_name
 from fusegen.testing.layouts import Layout, laid_out
 from fusegen.testing.subject import Subject
@@ -93,12 +93,14 @@ def _symbols(graph: Graph) -> list[str]:
 
 
 def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
-    """The values of a size that keep every input small, the others being 1 until chosen."""
-    placeholders = (*graph.inputs, *graph.tensors)
+    """The values of a size that keep every tensor small, those on the way too, such as a product of
+    a tensor with itself; the other sizes are 1 until chosen."""
+    results = topological(tuple(output.node for output in graph.outputs))
+    shapes = {node.shape for node in (*graph.inputs, *graph.tensors, *results)}
     others = dict.fromkeys(_symbols(graph), 1) | dict(chosen)
 
     def greatest(size: int) -> int:
         known = others | {name: size}
-        return max(math.prod(d.evaluate(known) for d in node.shape) for node in placeholders)
+        return max(math.prod(d.evaluate(known) for d in shape) for shape in shapes)
 
     return [size for size in SIZES if greatest(size) <= max(GREATEST_COUNT, greatest(1))]
