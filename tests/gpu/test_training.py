@@ -12,7 +12,7 @@ import fusegen
 from benchmarks.accuracy import exact_gradients, gradients, relative_error
 from benchmarks.chains import CHAINS, Chain
 from fusegen.runtime.request import Target
-from tests.modules import derived, operators
+from tests.modules import derived, load, operators, reference
 from tests.runtime.plain import inputs, pair
 from tests.runtime.test_derived_operators import backward_arguments
 
@@ -30,6 +30,30 @@ def test_opcheck() -> None:
     torch.library.opcheck(operators(ours, x).differentiable, arguments)
     torch.library.opcheck(found.forward, arguments)
     torch.library.opcheck(found.backward, (*backward_arguments(ours, (x,), "_INFERENCE"), -1))
+
+
+TWO_OUTPUTS = """\
+model Two(features=48):
+    input x: [batch, 64]
+    linear = Linear(64, features)
+    hidden = linear(x)
+    return gelu(hidden), exp(hidden)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("used", [0, 1])
+def test_gradients_of_one_of_two_outputs(used: int) -> None:
+    """A backward of its own; a second use of the graph finds what was saved for the first."""
+    torch.manual_seed(1)
+    module = load(TWO_OUTPUTS, Target.CUDA)().cuda()
+    x = torch.randn(100, 64, device="cuda", requires_grad=True)
+    of = (x, *module.parameters())
+    theirs = torch.autograd.grad(reference(module, x)[used].sum(), of)
+    result = module(x)[used].sum()
+    for again in (True, False):
+        ours = torch.autograd.grad(result, of, retain_graph=again)
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def trained(
