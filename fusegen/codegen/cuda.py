@@ -47,8 +47,8 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         kernels=[_render(kernel) for kernel in kernels],
         uses_clusters=any(isinstance(k, RowText) and k.uses_clusters for k in kernels),
         uses_mma=any(isinstance(k, ProductText) and k.mma for k in kernels),
-        uses_few_rows=any(
-            isinstance(k, ProductText) and k.narrow and k.narrow.fewer_lines for k in kernels
+        uses_rest_lines=any(
+            isinstance(k, ProductText) and k.tensor and k.tensor.fewer_lines for k in kernels
         ),
         uses_skinny=any(isinstance(k, ProductText) and k.skinny for k in kernels),
         has_convolution=any(isinstance(k, ConvolutionText) for k in kernels),

@@ -35,7 +35,8 @@ class OperandText:
     The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
     kernel's variable `first_line` is the first. The map describes `pointer` to matrices of which
     `batch` is the one that the kernel reads: `sizes` and `strides`, in elements, from the innermost
-    dim on, and `box`, what a copy brings. `conditions` are those under which it is right.
+    dim on, and `box`, what a copy brings; with `rest_box` there is a second map for the last tile's
+    copies, which bring fewer lines. `conditions` are those under which it is right.
 
     Where neighbours in memory are neighbouring lines (`is_line_major`), the tile comes in chunks of
     `box[0]` lines. Where `exchanged` is given, a multiple of 8, the map has five dims, and the tile
@@ -51,19 +52,33 @@ class OperandText:
     pointer: str
     sizes: tuple[str, ...]
     strides: tuple[str, ...]
-    box: tuple[int | str, ...]
+    box: tuple[int, ...]
+    rest_box: tuple[int | str, ...] | None
     batch: str
     is_line_major: bool
     exchanged: int
     runs: RunsText | None
     conditions: tuple[str, ...]
 
+    @property
+    def map(self) -> str:
+        """The kernel's variable with the map for the tile at hand."""
+        return f"{self.name}_map" if self.rest_box is None else f"{self.name}_map_here"
+
+    @property
+    def maps(self) -> tuple[tuple[str, tuple[int | str, ...]], ...]:
+        """The kernel's arguments that are maps of it, with their boxes."""
+        whole = f"{self.name}_map", self.box
+        return (
+            (whole,) if self.rest_box is None else (whole, (f"{self.name}_rest_map", self.rest_box))
+        )
+
 
 @dataclass(frozen=True)
 class _Side:
     """One operand of a product: its tile begins `start` elements into a stage and has `tile_lines`
-    of the matrix's `lines` lines. A copy brings all of the tile's, or the launcher's
-    `copied_lines`."""
+    of the matrix's `lines` lines, of which the last one's has the launcher's `rest_lines`, if
+    given."""
 
     name: str
     view: MatrixView
@@ -72,7 +87,7 @@ class _Side:
     lines: Integer
     first_line: str
     neighbours: int = PAIR
-    copied_lines: str | None = None
+    rest_lines: str | None = None
 
 
 def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[OperandText, ...]:
@@ -88,7 +103,7 @@ def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[Ope
         cores.rows,
         axes.rows,
         "tile_first_row",
-        copied_lines="left_lines" if cores.fewer_lines else None,
+        rest_lines="rest_lines" if cores.fewer_lines else None,
     )
     right = _Side(
         "right",
@@ -141,6 +156,7 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
         tuple("depths" if size is None else scope.text(size) for size in sizes),
         tuple(scope.text(stride) for stride in tile_strides),
         box,
+        (box[0], side.rest_lines, *box[2:]) if side.rest_lines else None,
         "0" if is_shared else "batch_index",
         view.major is Major.LINE,
         LANES * side.neighbours if is_exchanged else 0,
@@ -150,7 +166,7 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
 
 
 # Sizes, of which None is the depth, strides but for the innermost, and sides of a box.
-_Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int | str, ...]]
+_Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int, ...]]
 
 
 def _tiles(side: _Side, depth: int) -> _Tiles:
@@ -159,7 +175,7 @@ def _tiles(side: _Side, depth: int) -> _Tiles:
     chunk = SWIZZLE_BYTES // view.buffer.dtype.itemsize
     if view.major is Major.LINE:
         return (side.lines, None), (view.outer_stride,), (chunk, depth)
-    return (None, side.lines), (view.outer_stride,), (chunk, side.copied_lines or side.tile_lines)
+    return (None, side.lines), (view.outer_stride,), (chunk, side.tile_lines)
 
 
 def _exchanged_tiles(side: _Side, depth: int) -> _Tiles:

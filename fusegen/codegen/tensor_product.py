@@ -93,7 +93,7 @@ class TensorProductText:
     @property
     def chunk_lines(self) -> int:
         """How many lines one swizzled row of shared memory holds."""
-        return int(self.operands[0].box[0])
+        return self.operands[0].box[0]
 
 
 def tensor_product_text(
@@ -118,7 +118,10 @@ def tensor_product_text(
     return TensorProductText(
         kernel,
         scope.parameters,
-        (*(f"{operand.name}_map" for operand in operands), *kernel_arguments(scope, host)),
+        (
+            *(name for operand in operands for name, _ in operand.maps),
+            *kernel_arguments(scope, host),
+        ),
         cores.rows,
         cores.columns,
         cores.depth,

@@ -68,7 +68,10 @@ def tensor_cores(
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
     neighbours = neighbours_of(views[1], axes.columns, left.dtype)
-    return WgmmaForm(ROWS, columns, depth, STAGES[columns], neighbours, *views)
+    has_lines = views[0].major is Major.DEPTH
+    return WgmmaForm(
+        ROWS, columns, depth, STAGES[columns], neighbours, *views, fewer_lines=has_lines
+    )
 
 
 def narrow_form(
@@ -91,12 +94,7 @@ def narrow_form(
     sizes = (SMALL,) if is_line_major or small_is_enough else (SMALLEST, SMALL)
     for size in sizes:
         if size < cores.columns and (width is None or size % width == 0):
-            return replace(
-                cores,
-                columns=size,
-                stages=STAGES_OF_NARROW[size],
-                fewer_lines=cores.left.major is Major.DEPTH,
-            )
+            return replace(cores, columns=size, stages=STAGES_OF_NARROW[size])
     return None
 
 

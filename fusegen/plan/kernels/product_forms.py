@@ -14,7 +14,8 @@ class WgmmaForm:
     `depth` of K a step, with `stages` steps of operands in flight. With `split` the operands are
     float16 parts of those of the product.
 
-    With `fewer_lines` a copy brings no more of the left operand's lines than the result has rows.
+    With `fewer_lines` the copies for the last tile bring no more of the left operand's lines than
+    there are rows.
 
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time. wgmma
     leaves it 2; for more, the right operand's lines are exchanged within its tile.

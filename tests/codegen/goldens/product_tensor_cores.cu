@@ -1,12 +1,12 @@
 // LinearGeluGroupNorm.
 #include "fusegen/device.cuh"
 #include "fusegen/dtypes.cuh"
-#include "fusegen/few_rows.cuh"
 #include "fusegen/hopper.cuh"
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
 #include "fusegen/mma_product.cuh"
 #include "fusegen/reduce.cuh"
+#include "fusegen/rest_lines.cuh"
 #include "fusegen/skinny_product.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
@@ -296,6 +296,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
 // stages, two others multiply them, each for half of the rows.
 __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_rest_map,
     const __grid_constant__ TensorMap right_map,
     bfloat16* __restrict__ y,
     int64_t batch) {
@@ -325,13 +326,13 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
         }
         mbarrier_fence_init();
         prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_rest_map);
         prefetch_tensor_map(right_map);
     }
-    // A copy brings no more lines of the left operand than there are rows, in eights, as one that has
-    // to fill in zeros is slow. The lines behind them are multiplied, too, for rows that are not kept.
-    const int left_lines = lines_of_few<tile_rows>(rows);
-    const int left_size = left_lines * tile_depth;
-    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, left_size);
+    // The last tile's copies bring no more lines of the left operand than there are rows, in eights,
+    // as copies that fill in zeros are slow. What lies behind counts for rows that are not kept.
+    const int rest_size = lines_of_rest<tile_rows>(rows) * tile_depth;
+    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, rest_size);
     fence_async_shared();
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
@@ -345,12 +346,14 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             order.find(tile, batch_index, row_tile, column_tile);
             const int tile_first_row = row_tile * tile_rows;
             const int tile_first_column = column_tile * tile_columns;
+            const bool is_rest = row_tile + 1 == order.rows;
+            const TensorMap& left_map_here = is_rest ? left_rest_map : left_map;
+            const int size_here = is_rest ? stage_size - tile_rows * tile_depth + rest_size : stage_size;
             for (int step = 0; step < steps; ++step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
-                mbarrier_arrive_expect(&full[stage], (stage_size - tile_rows * tile_depth
-                    + left_size) * sizeof(bfloat16));
-                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
+                mbarrier_arrive_expect(&full[stage], size_here * sizeof(bfloat16));
+                tma_load_3d(stage_tiles + left_start, left_map_here, &full[stage],
                             step * tile_depth, tile_first_row, 0);
                 // The lines come in an order that makes the columns neighbours which a thread holds of the result.
                 tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
@@ -483,6 +486,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
 // stages, two others multiply them, each for half of the rows.
 __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_rest_map,
     const __grid_constant__ TensorMap right_map,
     bfloat16* __restrict__ y,
     int64_t batch) {
@@ -512,8 +516,14 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
         }
         mbarrier_fence_init();
         prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_rest_map);
         prefetch_tensor_map(right_map);
     }
+    // The last tile's copies bring no more lines of the left operand than there are rows, in eights,
+    // as copies that fill in zeros are slow. What lies behind counts for rows that are not kept.
+    const int rest_size = lines_of_rest<tile_rows>(rows) * tile_depth;
+    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, rest_size);
+    fence_async_shared();
     __syncthreads();
     const int warpgroup = threadIdx.x / 128;
     const int thread = threadIdx.x % 128;
@@ -526,11 +536,14 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
             order.find(tile, batch_index, row_tile, column_tile);
             const int tile_first_row = row_tile * tile_rows;
             const int tile_first_column = column_tile * tile_columns;
+            const bool is_rest = row_tile + 1 == order.rows;
+            const TensorMap& left_map_here = is_rest ? left_rest_map : left_map;
+            const int size_here = is_rest ? stage_size - tile_rows * tile_depth + rest_size : stage_size;
             for (int step = 0; step < steps; ++step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], phase ^ 1);
-                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(bfloat16));
-                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
+                mbarrier_arrive_expect(&full[stage], size_here * sizeof(bfloat16));
+                tma_load_3d(stage_tiles + left_start, left_map_here, &full[stage],
                             step * tile_depth, tile_first_row, 0);
                 // The lines come in an order that makes the columns neighbours which a thread holds of the result.
                 tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
@@ -799,10 +812,11 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         // The tensor cores' form takes operands with neighbours in the planned direction, whose other
         // strides are multiples of 16 bytes.
         TensorMap left_map;
+        TensorMap left_rest_map;
         int64_t left_run[2];
         TensorMap right_map;
         int64_t right_run[2];
-        const int left_lines = lines_of_few<128>(rows);
+        const int rest_lines = lines_of_rest<128>(rows);
         const int64_t depths = 96;
         const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
         if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
@@ -811,7 +825,10 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             left_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
                 x, { depths, batch, 1 }, { left_run[0], left_run[0] },
-                { 64, left_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+                { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+            encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
+                x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+                { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
             merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
             right_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
@@ -822,7 +839,7 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             constexpr std::size_t ring_bytes = 102400 * sizeof(bfloat16);
             FUSEGEN_LAUNCH(linear_gelu_group_norm_narrow_tensor_kernel, grid_of(tensor_tiles < processors
                 ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
-                           left_map, right_map, y, batch);
+                           left_map, left_rest_map, right_map, y, batch);
             return FUSEGEN_LAST_ERROR();
         }
     }
@@ -856,9 +873,11 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     // The tensor cores' form takes operands with neighbours in the planned direction, whose other
     // strides are multiples of 16 bytes.
     TensorMap left_map;
+    TensorMap left_rest_map;
     int64_t left_run[2];
     TensorMap right_map;
     int64_t right_run[2];
+    const int rest_lines = lines_of_rest<128>(rows);
     const int64_t depths = 96;
     const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
     if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
@@ -868,6 +887,9 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
             x, { depths, batch, 1 }, { left_run[0], left_run[0] },
             { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
+            x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+            { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
         merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
         right_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
@@ -878,7 +900,7 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
         FUSEGEN_LAUNCH(linear_gelu_group_norm_tensor_kernel, grid_of(tensor_tiles < processors
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
-                       left_map, right_map, y, batch);
+                       left_map, left_rest_map, right_map, y, batch);
         return FUSEGEN_LAST_ERROR();
     }
 

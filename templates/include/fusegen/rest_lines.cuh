@@ -1,15 +1,15 @@
-// Products on tensor cores with fewer rows than a tile has.
+// The last tile of a product on tensor cores, which may have fewer rows than the others.
 #pragma once
 
 #include "dtypes.cuh"
 
 namespace fusegen {
 
-// How many lines of the left operand a copy brings: all of a tile, or where there are fewer rows
-// these, in whole eights, after which the swizzle repeats.
+// How many lines of the left operand the last tile's copies bring: as many as there are rows, in
+// whole eights, after which the swizzle repeats. There is at least one row.
 template <int tile_rows>
-__host__ __device__ inline int lines_of_few(int64_t rows) {
-    return rows < tile_rows ? static_cast<int>((rows + 7) / 8 * 8) : tile_rows;
+__host__ __device__ inline int lines_of_rest(int64_t rows) {
+    return static_cast<int>((rows - 1) % tile_rows / 8 + 1) * 8;
 }
 
 // Zeros for what no copy brings of the left operand, from element `size` of its `most` on, in every
