@@ -39,7 +39,7 @@ class SplitText:
     is the same for all batches has no `batch`."""
 
     preparations: tuple[PreparationText, ...]
-    promoted_steps: int
+    promotion: int
     pitch: str
     left_parts: str
     right_parts: str
@@ -56,7 +56,7 @@ def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> Spli
     sides = (("left", split.left, axes.row), ("right", split.right, axes.column))
     return SplitText(
         tuple(_preparation(plan, *side, host) for side in sides),
-        split.promotion // depth,
+        split.promotion,
         host.factor(split.left.pitch),
         host.buffer(split.left.parts),
         host.buffer(split.right.parts),

@@ -216,8 +216,10 @@ __device__ __forceinline__ bool is_beyond_parts(const LineScale* left, int rows,
     return by_rows || (by_columns[0] && (by_columns[1] || columns <= flag_columns));
 }
 
-// Elements that a thread reads and writes at a time.
+// Elements that a thread reads and writes at a time, and the threads of a block that splits a line, or
+// several.
 constexpr int split_vector = 4;
+constexpr int split_line_threads = 256, split_lines_threads = 512;
 
 // Four neighbours of a line, zeros behind its end. `contiguous` is the line in memory if it can be
 // read by wide accesses, else null; `element(depth)` is one of its elements.
@@ -298,34 +300,46 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
 }
 
 // The same for up to 32 neighbouring lines of which `element(line, depth)` is an element, where
-// neighbouring lines are neighbours in memory: parts are turned around in shared memory.
+// neighbouring lines are neighbours in memory: parts are turned around in shared memory. The lines are
+// read twice, the second time from the end, of which the cache still has something.
 constexpr int split_lines_count = 32;
 
 template <int threads, class Element>
 __device__ __forceinline__ void split_lines(Element element, int64_t lines, int64_t depths,
                                             int64_t pitch, float16* high, float16* low,
                                             LineScale* scales) {
-    constexpr int count = split_lines_count, ways = threads / count, tile_depth = 64;
-    constexpr int tile_pitch = tile_depth + split_vector, runs = tile_depth / split_vector;
+    constexpr int count = split_lines_count, ways = threads / count, vectors = 2;
+    constexpr int tile_depth = vectors * ways * split_vector, tile_pitch = tile_depth + split_vector;
+    constexpr int runs = tile_depth / split_vector;
     FUSEGEN_SHARED(float16, high_tile, count * tile_pitch);
     FUSEGEN_SHARED(float16, low_tile, count * tile_pitch);
     const int line = threadIdx.x % count;
     const int way = threadIdx.x / count;
     GreatestBits greatest = GreatestBits::identity();
-#pragma unroll 8
+#pragma unroll 16
     for (int64_t depth = way; depth < depths; depth += ways) {
         greatest.push(line < lines ? element(line, depth) : 0.0f, depth);
     }
     greatest = reduce_outer<count, ways>(greatest);
     const float scale = power_of_two(greatest.scale_exponent());
     SplitLoss loss = SplitLoss::identity();
-    for (int64_t first_depth = 0; first_depth < pitch; first_depth += tile_depth) {
+    const int64_t tiles = (pitch + tile_depth - 1) / tile_depth;
+    for (int64_t tile = tiles - 1; tile >= 0; --tile) {
+        const int64_t first_depth = tile * tile_depth;
+        Vector<float, split_vector> x[vectors];
 #pragma unroll
-        for (int i = 0; i < tile_depth / ways; ++i) {
-            const int64_t depth = first_depth + way + i * ways;
-            const int place = line * tile_pitch + way + i * ways;
-            const float x = line < lines && depth < depths ? element(line, depth) : 0.0f;
-            split_element(x, scale, high_tile[place], low_tile[place], loss);
+        for (int i = 0; i < vectors; ++i) {
+#pragma unroll
+            for (int j = 0; j < split_vector; ++j) {
+                const int64_t depth = first_depth + (way + i * ways) * split_vector + j;
+                x[i][j] = line < lines && depth < depths ? element(line, depth) : 0.0f;
+            }
+        }
+        __syncthreads();  // the tile before this one has been written
+#pragma unroll
+        for (int i = 0; i < vectors; ++i) {
+            const int place = line * tile_pitch + (way + i * ways) * split_vector;
+            split_four(x[i], scale, high_tile + place, low_tile + place, loss);
         }
         __syncthreads();
         for (int i = threadIdx.x; i < count * runs; i += threads) {
@@ -339,7 +353,6 @@ __device__ __forceinline__ void split_lines(Element element, int64_t lines, int6
                              load_vector<float16, split_vector>(low_tile + place));
             }
         }
-        __syncthreads();  // the next tile overwrites this one
     }
     loss = reduce_outer<count, ways>(loss);
     if (way == 0 && line < lines) {

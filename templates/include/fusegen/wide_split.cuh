@@ -4,8 +4,8 @@
 // bfloat16 has float32's range and 8 bits. A value rounded to it, what that lacks, rounded again, and
 // what is still lacking are together the whole value. Six of the parts' products count; the other
 // three are below 2^-24 of the value's. The tensor cores' running sum loses bits, so that of high x high
-// is taken into float32 registers every `wide_depth`. That of the rest, 2^-7 of the others at most, is
-// added at the end.
+// is taken into float32 registers every `wide_promotion` of K. That of the rest, 2^-7 of the others at
+// most, is added at the end.
 //
 // Lines are multiplied by the powers of two that split.cuh found for them. Parts of an element down to
 // 2^-123 of a line's greatest are normal numbers.
@@ -19,6 +19,7 @@ namespace fusegen {
 
 // A block's tile: two warpgroups with 64 rows each.
 constexpr int wide_rows = 128, wide_columns = 64, wide_depth = 64, wide_threads = 256;
+constexpr int wide_promotion = 32;
 // A step's parts of both operands, in elements, and those of two steps, in bytes.
 constexpr int wide_stage = 3 * (wide_rows + wide_columns) * wide_depth;
 constexpr int wide_shared_bytes = 2 * wide_stage * static_cast<int>(sizeof(bfloat16));
@@ -160,7 +161,7 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
     int turn = 0;
     for (int64_t depth = 0; depth < depths; depth += wide_depth, turn ^= 1) {
         const bfloat16* const stage = stages + turn * wide_stage;
-        float high[wide_columns / 2];
+        float high[wide_depth / wide_promotion][wide_columns / 2];
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < wide_depth; k += wgmma_k<bfloat16>) {
@@ -175,19 +176,20 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
             multiply(rest, 1, 1, true);
             multiply(rest, 1, 0, true);
             multiply(rest, 0, 1, true);
-            multiply(high, 0, 0, k > 0);
+            multiply(high[k / wide_promotion], 0, 0, k % wide_promotion > 0);
         }
         wgmma_commit();
         // The other stage's products are done. While these run, it is filled.
         if (depth + wide_depth < depths) {
             store(stages + (turn ^ 1) * wide_stage, depth + wide_depth);
         }
-        wgmma_wait<0>(high, rest);
+        wgmma_wait<0>(high[0], high[1], rest);
         // Only now: the fence would wait for what is being read, too.
         load(depth + 2 * wide_depth);
 #pragma unroll
         for (int i = 0; i < wide_columns / 2; ++i) {
-            sums[i] += high[i];
+            sums[i] += high[0][i];
+            sums[i] += high[1][i];
         }
         __syncthreads();
     }
