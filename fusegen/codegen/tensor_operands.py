@@ -11,7 +11,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
 from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
 from fusegen.plan.tensor_cores import LANES, PAIR, SWIZZLE_BYTES
 
@@ -112,7 +112,7 @@ def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[Ope
         cores.columns,
         axes.columns,
         "tile_first_column",
-        cores.neighbours,
+        cores.neighbours if cores.exchange is Exchange.BY_COPY else PAIR,
     )
     sides = [left, right]
     if cores.split:

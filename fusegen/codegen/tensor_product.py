@@ -19,7 +19,7 @@ from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.tensor_cores import LANES, PAIR
 
 # The kernel's variable that tells whether a thread's place is inside the result.
@@ -55,7 +55,8 @@ class TensorProductText:
     `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells that
     the number of steps along K is not known when the kernel is compiled.
 
-    A thread holds `neighbours` neighbouring columns at a time. An epilogue over rows works on
+    A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
+    if `lanes_exchange`. An epilogue over rows works on
     `width` columns at a time, which `lanes` neighbouring threads share and of which the last may
     not be all there if it is `ragged`; `extra_slots` are the row program's slots beside the
     accumulators themselves. With `whole_columns` every tile's columns are all there.
@@ -78,6 +79,7 @@ class TensorProductText:
     elements: ElementLoopText | None
     program: ProgramText | None
     neighbours: int
+    lanes_exchange: bool
     width: int
     lanes: int
     is_partial: bool
@@ -136,6 +138,7 @@ def tensor_product_text(
         elements,
         program,
         cores.neighbours,
+        cores.exchange is Exchange.BY_LANES,
         width,
         _lanes(width, cores.neighbours),
         isinstance(epilogue, PartialEpilogue),

@@ -17,7 +17,13 @@ from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.split_product import Split, SplitOperand, WideForm
 from fusegen.plan.matrix_views import operand_views
-from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, ROWS, neighbours_of
+from fusegen.plan.tensor_cores import (
+    BLOCK_COLUMNS,
+    PAIR,
+    ROWS,
+    exchange_of,
+    neighbours_after,
+)
 
 # Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
 # promoted ones, and four tiles of 16 KB a stage.
@@ -81,10 +87,12 @@ def split_product(
         taken,
     )
     left_view, right_view = _view(left_split), _view(right_split)
-    neighbours = neighbours_of(right_view, axes.columns, node.dtype)
+    exchange = exchange_of(right_view, axes.columns, node.dtype)
+    neighbours = neighbours_after(exchange, node.dtype)
     wide = _wide_form(left, right, axes, width)
     split = Split(left_split, right_split, PROMOTION, flags, wide)
-    return WgmmaForm(ROWS, COLUMNS, DEPTH, STAGES, neighbours, left_view, right_view, split)
+    views = (left_view, right_view)
+    return WgmmaForm(ROWS, COLUMNS, DEPTH, STAGES, neighbours, exchange, *views, split)
 
 
 def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -> Cost:
@@ -105,7 +113,8 @@ def _wide_form(left: Load, right: Load, axes: ProductAxes, width: int | None) ->
     views = operand_views(left, right, axes)
     if views is None or (width is not None and WIDE_COLUMNS % width):
         return None
-    neighbours = neighbours_of(views[1], axes.columns, left.dtype)
+    exchange = exchange_of(views[1], axes.columns, left.dtype)
+    neighbours = neighbours_after(exchange, left.dtype)
     return WideForm(WIDE_ROWS, WIDE_COLUMNS, neighbours, *views)
 
 

@@ -10,7 +10,7 @@ from fusegen.plan.expressions import Load
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
-from fusegen.plan.kernels.product_forms import MmaForm, WgmmaForm
+from fusegen.plan.kernels.product_forms import Exchange, MmaForm, WgmmaForm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 
@@ -67,10 +67,18 @@ def tensor_cores(
     if width is not None and columns % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
-    neighbours = neighbours_of(views[1], axes.columns, left.dtype)
+    exchange = exchange_of(views[1], axes.columns, left.dtype)
+    neighbours = neighbours_after(exchange, left.dtype)
     has_lines = views[0].major is Major.DEPTH
     return WgmmaForm(
-        ROWS, columns, depth, STAGES[columns], neighbours, *views, fewer_lines=has_lines
+        ROWS,
+        columns,
+        depth,
+        STAGES[columns],
+        neighbours,
+        exchange,
+        *views,
+        fewer_lines=has_lines,
     )
 
 
@@ -117,14 +125,20 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
     return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, *views)
 
 
-def neighbours_of(right: MatrixView, columns: Integer, dtype: DType) -> int:
-    """How many neighbouring columns a thread holds of a result of `dtype`: as many as one access
-    takes, where the copy can exchange the right operand's lines, of which there must be whole
-    exchanges. The two dimensions that this takes are not left beside batches."""
-    most = ACCESS_BYTES // dtype.itemsize
-    can_exchange = (
-        right.major is Major.DEPTH
-        and right.batch_stride == ZERO
-        and columns % (LANES * most) == ZERO
-    )
-    return most if can_exchange else PAIR
+def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
+    """How columns of a result of `dtype` are exchanged so that a thread holds as many neighbours as
+    one access takes; there must be whole exchanges of them.
+
+    By the copy it costs nothing, but takes the two dimensions that are not left beside batches, and
+    neighbours along K. Lanes do it for 16 bits, whose exchange is a transposition of 4 by 4 pairs.
+    """
+    if columns % (LANES * neighbours_after(Exchange.BY_COPY, dtype)) != ZERO:
+        return Exchange.NONE
+    if right.major is Major.DEPTH and right.batch_stride == ZERO:
+        return Exchange.BY_COPY
+    return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
+
+
+def neighbours_after(exchange: Exchange, dtype: DType) -> int:
+    """How many neighbouring columns of a result of `dtype` a thread then holds."""
+    return PAIR if exchange is Exchange.NONE else ACCESS_BYTES // dtype.itemsize

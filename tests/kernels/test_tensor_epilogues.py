@@ -10,6 +10,7 @@ import torch
 
 from fusegen.ir.graph import Graph, Node
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import Exchange
 from tests.emulated import apply, build, graph, planned
 from tests.kernels.families import add, gelu, group_norm
 from tests.kernels.test_operand_layouts import check, half, matmul, normal, transposed
@@ -71,10 +72,25 @@ def test_elements(columns: int, neighbours: int) -> None:
     check_linear(linear(columns, lambda product, b: gelu(add(product, b))), columns, neighbours)
 
 
+@pytest.mark.parametrize("columns", [32, 288])
+def test_lanes_exchange_columns_that_are_neighbours_in_memory(columns: int) -> None:
+    x, w, b = half("x", "m", DEPTH), half("w", DEPTH, columns), half("b", columns)
+    one = graph([x, w, b], group_norm(columns // 32)(add(matmul(x, w), b)))
+    assert exchange(one) is Exchange.BY_LANES
+    (kernels,) = build([one], check=True)
+    tensors = [normal(133, DEPTH), normal(DEPTH, columns), normal(columns)]
+    check(kernels, one, tensors, form="tensor_kernel")
+
+
 def test_batches_of_right_operands_leave_no_dims_to_exchange_lines_by() -> None:
     x, w = half("x", 2, "m", DEPTH), half("w", 2, 64, DEPTH)
     one = graph([x, w], matmul(x, transposed(w)))
-    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
-    assert cores is not None and cores.neighbours == 2
+    assert exchange(one) is Exchange.BY_LANES
     (kernels,) = build([one], check=True)
     check(kernels, one, [normal(2, 37, DEPTH), normal(2, 64, DEPTH)], form="tensor_kernel")
+
+
+def exchange(one: Graph) -> Exchange:
+    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
+    assert cores is not None
+    return cores.exchange

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.split_product import Split
+
+
+class Exchange(Enum):
+    """How a thread comes to hold more neighbouring columns than the pairs that wgmma leaves it."""
+
+    NONE = "it does not"
+    BY_COPY = "the copy brings the right operand's lines in another order"
+    BY_LANES = "neighbouring lanes exchange their sums"
 
 
 @dataclass(frozen=True)
@@ -17,8 +26,8 @@ class WgmmaForm:
     With `fewer_lines` the copies for the last tile bring no more of the left operand's lines than
     there are rows.
 
-    Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time. wgmma
-    leaves it 2; for more, the right operand's lines are exchanged within its tile.
+    Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
+    `exchange` where these are more than 2.
     """
 
     rows: int
@@ -26,6 +35,7 @@ class WgmmaForm:
     depth: int
     stages: int
     neighbours: int
+    exchange: Exchange
     left: MatrixView
     right: MatrixView
     split: Split | None = None

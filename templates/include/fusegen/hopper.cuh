@@ -8,3 +8,4 @@
 #include "tma.cuh"
 #include "warp_roles.cuh"
 #include "wgmma.cuh"
+#include "wgmma_exchange.cuh"
