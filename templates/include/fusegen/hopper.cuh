@@ -8,4 +8,3 @@
 #include "tma.cuh"
 #include "warp_roles.cuh"
 #include "wgmma.cuh"
-#include "wgmma_exchange.cuh"
