@@ -154,6 +154,12 @@ __device__ __forceinline__ void split_element(float x, float scale, float16& hig
     }
 }
 
+// Whether a product of two lines' parts is below what these may have lost, or not a number.
+__device__ __forceinline__ bool is_below_loss(float product, const LineScale& left,
+                                              const LineScale& right) {
+    return !(fabsf(product) >= left.loss + right.loss);
+}
+
 // Whether a product that is below the sum of its lines' losses is right all the same: `left` and
 // `right` are the high parts of the two lines.
 __device__ __forceinline__ bool outweighs_loss(const LineScale& left_scale,

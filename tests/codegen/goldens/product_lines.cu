@@ -8,6 +8,7 @@
 #include "fusegen/reduce.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
+#include "fusegen/wgmma_exchange.cuh"
 
 namespace fusegen {
 // matmul: matmul.
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
     float16* __restrict__ y,
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
-    constexpr int vector = 2;
+    constexpr int vector = 8;
     constexpr int stages = 8;
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 64;
@@ -205,9 +206,10 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
             if (thread == 0) {
                 mbarrier_arrive(&empty[previous]);
             }
+            exchange_columns(accumulators);
 #pragma unroll
-            for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
+            for (int block = 0; block < tile_columns / 32; ++block) {
+                const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -218,7 +220,8 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
                     Vector<float16, vector> y_vector;
 #pragma unroll
                     for (int element = 0; element < vector; ++element) {
-                        y_vector[element] = convert<float16>(accumulators[block * 4 + half * 2 + element]);
+                        y_vector[element] = convert<float16>(accumulators[block * 16 + element / 2 * 4
+                            + half * 2 + element % 2]);
                     }
                     store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
                 }
@@ -240,7 +243,7 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
     float16* __restrict__ y,
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
-    constexpr int vector = 2;
+    constexpr int vector = 8;
     constexpr int stages = 4;
     constexpr int tile_rows = 128;
     constexpr int tile_columns = 256;
@@ -339,9 +342,10 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
             if (thread == 0) {
                 mbarrier_arrive(&empty[previous]);
             }
+            exchange_columns(accumulators);
 #pragma unroll
-            for (int block = 0; block < tile_columns / 8; ++block) {
-                const int64_t block_column = tile_first_column + block * 8 + thread % 4 * 2;
+            for (int block = 0; block < tile_columns / 32; ++block) {
+                const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -352,7 +356,8 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                     Vector<float16, vector> y_vector;
 #pragma unroll
                     for (int element = 0; element < vector; ++element) {
-                        y_vector[element] = convert<float16>(accumulators[block * 4 + half * 2 + element]);
+                        y_vector[element] = convert<float16>(accumulators[block * 16 + element / 2 * 4
+                            + half * 2 + element % 2]);
                     }
                     store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
                 }
@@ -446,7 +451,7 @@ FUSEGEN_EXPORT int launch_matmul(
         const int64_t depths = batch;
         const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
         if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
-            is_aligned(dy, 4) && is_aligned(x, 4) && is_aligned(y, 4) &&
+            is_aligned(dy, 16) && is_aligned(x, 16) && is_aligned(y, 16) &&
             merge_dims(dy_strides, {batch, 256}, {1, 2}, left_run) &&
             left_run[1] == 1 &&
             encode_tensor_map<float16>(&left_map, TensorTiles<3>{
@@ -475,7 +480,7 @@ FUSEGEN_EXPORT int launch_matmul(
     const int64_t depths = batch;
     const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
     if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
-        is_aligned(dy, 4) && is_aligned(x, 4) && is_aligned(y, 4) &&
+        is_aligned(dy, 16) && is_aligned(x, 16) && is_aligned(y, 16) &&
         merge_dims(dy_strides, {batch, 256}, {1, 2}, left_run) &&
         left_run[1] == 1 &&
         encode_tensor_map<float16>(&left_map, TensorTiles<3>{

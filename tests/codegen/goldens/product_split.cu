@@ -9,6 +9,7 @@
 #include "fusegen/split.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
+#include "fusegen/wgmma_exchange.cuh"
 #include "fusegen/wide_split.cuh"
 
 namespace fusegen {
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
 
 // Splits the left operand's rows into float16 parts (split.cuh).
 template <bool packed>
-__global__ void __launch_bounds__(256) linear_gelu_split_left_kernel(
+__global__ void __launch_bounds__(split_line_threads) linear_gelu_split_left_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float16* __restrict__ matmul_left_parts,
@@ -196,13 +197,14 @@ __global__ void __launch_bounds__(256) linear_gelu_split_left_kernel(
         const auto element = [&](int64_t depth) { return x[packed
             ? depth + row * 1024 : x_strides(row, depth)]; };
         float16* const high = matmul_left_parts + position * pitch;
-        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
+        split_line<split_line_threads>(contiguous, element, depths, pitch, high, high + low_start, scales
+            + position, turn);
     }
 }
 
 // Splits the right operand's columns into float16 parts (split.cuh).
 template <bool packed>
-__global__ void __launch_bounds__(256) linear_gelu_split_right_kernel(
+__global__ void __launch_bounds__(split_line_threads) linear_gelu_split_right_kernel(
     const float* __restrict__ fc_weight,
     Strides<2> fc_weight_strides,
     float16* __restrict__ matmul_right_parts,
@@ -226,7 +228,8 @@ __global__ void __launch_bounds__(256) linear_gelu_split_right_kernel(
         const auto element = [&](int64_t depth) { return fc_weight[packed
             ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
         float16* const high = matmul_right_parts + position * pitch;
-        split_line<256>(contiguous, element, depths, pitch, high, high + low_start, scales + position, turn);
+        split_line<split_line_threads>(contiguous, element, depths, pitch, high, high + low_start, scales
+            + position, turn);
     }
 }
 
@@ -341,51 +344,52 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                 continue;
             }
             float accumulators[tile_columns / 2] = {};
-            float small[tile_columns / 2];
-            for (int step = 0; step < steps;) {
-                const int end = step + 4 < steps ? step + 4 : static_cast<int>(steps);
-                float sums[tile_columns / 2];
-                int previous = 0;
-                for (int own_step = 0; step < end; ++step, ++own_step) {
-                    const float16* const stage_tiles = ring + stage * stage_size;
-                    const int own_lines = (warpgroup - 1) * wgmma_m * tile_depth;
-                    mbarrier_wait(&full[stage], phase);
-                    wgmma_fence();
+            float small[tile_columns / 2] = {};
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const float16* const stage_tiles = ring + stage * stage_size;
+                const int own_lines = (warpgroup - 1) * wgmma_m * tile_depth;
+                mbarrier_wait(&full[stage], phase);
+#pragma unroll 1  // else there would be registers for the sums of each turn, and too few
+                for (int first = 0; first < tile_depth; first += 64) {
+                    float sums[tile_columns / 2];
+                    wgmma_fence(sums);
 #pragma unroll
-                    for (int depth = 0; depth < tile_depth; depth += wgmma_k<float16>) {
-                        const std::uint64_t left = wgmma_descriptor(stage_tiles + left_start + own_lines
-                            + depth);
-                        const std::uint64_t left_low = wgmma_descriptor(stage_tiles + left_low_start
-                            + own_lines + depth);
-                        const std::uint64_t right = wgmma_descriptor(stage_tiles + right_start + depth);
-                        const std::uint64_t right_low = wgmma_descriptor(stage_tiles + right_low_start
-                            + depth);
-                        wgmma<float16, tile_columns>(sums, left, right, own_step + depth > 0);
-                        wgmma<float16, tile_columns>(small, left, right_low, step + depth > 0);
-                        wgmma<float16, tile_columns>(small, left_low, right, true);
+                    for (int depth = first; depth < first + 64; depth += wgmma_k<float16>) {
+                        wgmma<float16, tile_columns>(sums, wgmma_descriptor(stage_tiles + left_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_start
+                                                         + depth), depth > first);
                     }
                     wgmma_commit();
-                    const bool is_last = step + 1 == end;
-                    if (is_last) {
-                        wgmma_wait<0>();
-                    } else {
-                        wgmma_wait<1>();  // the step before this one is done with its stage
-                    }
-                    if (thread == 0 && own_step > 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
-                    if (thread == 0 && is_last) {
-                        mbarrier_arrive(&empty[stage]);
-                    }
-                    previous = stage;
-                    stage = stage + 1 == stages ? 0 : stage + 1;
-                    phase ^= stage == 0;
-                }
-                wgmma_wait<0>(sums, small);
 #pragma unroll
-                for (int i = 0; i < tile_columns / 2; ++i) {
-                    accumulators[i] += sums[i];
+                    for (int depth = first; depth < first + 64; depth += wgmma_k<float16>) {
+                        wgmma<float16, tile_columns>(small, wgmma_descriptor(stage_tiles + left_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_low_start
+                                                         + depth), true);
+                        wgmma<float16, tile_columns>(small, wgmma_descriptor(stage_tiles + left_low_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_start
+                                                         + depth), true);
+                    }
+                    wgmma_commit();
+                    wgmma_wait<1>(sums);
+                    if (thread == 0 && first == 0 && step > 0) {
+                        mbarrier_arrive(&empty[previous]);  // all of the step before this one is done, too
+                    }
+#pragma unroll
+                    for (int i = 0; i < tile_columns / 2; ++i) {
+                        accumulators[i] += sums[i];
+                    }
                 }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(small);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
             }
 #pragma unroll
             for (int i = 0; i < tile_columns / 2; ++i) {
@@ -401,24 +405,53 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                 ? columns - tile_first_column : tile_columns);
             const float16* left_parts = matmul_left_parts + tile_first_row * 1024;
             const float16* right_parts = matmul_right_parts + tile_first_column * 1024;
-            // A bit for each of the sums that are below what their lines may have lost; whatever is not a number
-            // is not right either.
-            std::uint64_t below = 0;
             const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
                                              left_scales[own_row + 8 < rows_here ? own_row + 8 : 0]};
+            // Seldom is a sum below what its lines may have lost, or not a number: if one of a warp's is, each gets a bit.
+            bool is_any_below = false;
+            std::uint64_t below = 0;
 #pragma unroll
             for (int block = 0; block < tile_columns / 16; ++block) {
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int column = block * 16 + thread % 4 * vector + element;
-                    const LineScale column_scale = right_scales[column < columns_here ? column : 0];
+                    const LineScale column_scale = right_scales[column];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
                         const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
                         float& sum = accumulators[i];
-                        const bool is_inside = own_row + half * 8 < rows_here && column < columns_here;
-                        const bool is_below = !(fabsf(sum) >= row_scales[half].loss + column_scale.loss);
-                        below |= static_cast<std::uint64_t>(is_inside && is_below) << i;
+                        is_any_below |= is_below_loss(sum, row_scales[half], column_scale);
+                    }
+                }
+            }
+            if (__any_sync(whole_warp, is_any_below)) {
+#pragma unroll
+                for (int block = 0; block < tile_columns / 16; ++block) {
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        const int column = block * 16 + thread % 4 * vector + element;
+                        const LineScale column_scale = right_scales[column];
+#pragma unroll
+                        for (int half = 0; half < 2; ++half) {
+                            const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
+                            float& sum = accumulators[i];
+                            const bool is_inside = own_row + half * 8 < rows_here && column < columns_here;
+                            const bool is_below = is_inside && is_below_loss(sum, row_scales[half], column_scale);
+                            below |= static_cast<std::uint64_t>(is_below) << i;
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 16; ++block) {
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const int column = block * 16 + thread % 4 * vector + element;
+                    const LineScale column_scale = right_scales[column];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
+                        float& sum = accumulators[i];
                         sum = without_scale(sum, row_scales[half], column_scale);
                     }
                 }
@@ -552,7 +585,7 @@ __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int column = block * 16 + thread % 4 * vector + element;
-                    const LineScale column_scale = right_scales[column < columns_here ? column : 0];
+                    const LineScale column_scale = right_scales[column];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
                         const int i = block * 8 + element / 2 * 4 + half * 2 + element % 2;
@@ -677,10 +710,10 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             const int64_t lines = 1 * rows;
             const dim3 blocks = grid_of(lines);
             if (is_contiguous(x_strides, {batch, 1024})) {
-                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<true>), blocks, dim3(256), 0, stream,
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<true>), blocks, dim3(split_line_threads), 0, stream,
                                x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
             } else {
-                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<false>), blocks, dim3(256), 0, stream,
+                FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<false>), blocks, dim3(split_line_threads), 0, stream,
                                x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
             }
         }
@@ -688,10 +721,10 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             const int64_t lines = 1 * columns;
             const dim3 blocks = grid_of(lines);
             if (is_contiguous(fc_weight_strides, {4096, 1024})) {
-                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<true>), blocks, dim3(256), 0, stream,
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<true>), blocks, dim3(split_line_threads), 0, stream,
                                fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
             } else {
-                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<false>), blocks, dim3(256), 0, stream,
+                FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<false>), blocks, dim3(split_line_threads), 0, stream,
                                fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
             }
         }

@@ -10,6 +10,7 @@
 #include "fusegen/skinny_product.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
+#include "fusegen/wgmma_exchange.cuh"
 
 namespace fusegen {
 // linear_gelu_group_norm: linear, gelu, group_norm.
