@@ -407,7 +407,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
             const float16* right_parts = matmul_right_parts + tile_first_column * 1024;
             const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
                                              left_scales[own_row + 8 < rows_here ? own_row + 8 : 0]};
-            // Seldom is a sum below what its lines may have lost, or not a number: if one of a warp's is, each gets a bit.
+            // Seldom is a sum below what its lines may have lost, or not a number; then each gets a bit.
             bool is_any_below = false;
             std::uint64_t below = 0;
 #pragma unroll
