@@ -47,6 +47,7 @@ class ProductText:
     left_depth_contiguous: bool
     right_depth_contiguous: bool
     element_lines: tuple[str, ...]
+    few_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
     narrow: TensorProductText | None
@@ -71,9 +72,11 @@ def product_text(plan: ProductPlan) -> ProductText:
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
     lines: tuple[str, ...] = ()
+    few_lines: tuple[str, ...] = ()
     rows = None
     if isinstance(epilogue, ElementEpilogue):
         lines = element_lines(epilogue, scope, "accumulators[i][j]")
+        few_lines = element_lines(epilogue, scope, "sum")
     else:
         rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
     return ProductText(
@@ -92,6 +95,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
         lines,
+        few_lines,
         rows,
         _tensor_form(plan, plan.tensor_cores, "tensor", host),
         _tensor_form(plan, plan.narrow, "narrow_tensor", host),

@@ -48,6 +48,7 @@ class SplitText:
     left_batch: str | None
     right_batch: str | None
     flags: str
+    few_apart: bool
 
 
 def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> SplitText:
@@ -65,6 +66,7 @@ def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> Spli
         _batch(split.left),
         _batch(split.right),
         host.buffer(split.flags),
+        split.few_apart,
     )
 
 

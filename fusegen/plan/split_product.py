@@ -90,7 +90,8 @@ def split_product(
     exchange = exchange_of(right_view, axes.columns, node.dtype)
     neighbours = neighbours_after(exchange, node.dtype)
     wide = _wide_form(left, right, axes, width)
-    split = Split(left_split, right_split, PROMOTION, flags, wide)
+    # Sums over more than an element of the epilogue need the tile.
+    split = Split(left_split, right_split, PROMOTION, width is None, flags, wide)
     views = (left_view, right_view)
     return WgmmaForm(ROWS, COLUMNS, DEPTH, STAGES, neighbours, exchange, *views, split)
 

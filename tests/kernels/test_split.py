@@ -189,6 +189,36 @@ def test_error_is_at_most_that_of_a_float32_sum(name: str) -> None:
     assert all(a <= LUCK * b for a, b in zip(found, peer, strict=True)), (found, peer)
 
 
+@pytest.mark.parametrize("name", ["plain", "x transposed", "both transposed"])
+def test_lines_of_few_elements_are_those_of_float32(name: str) -> None:
+    """Rows of x, columns of the result, and one that is both; products of one element are exact."""
+    x, w = normal(8)
+    few, places = torch.zeros_like(x), torch.arange(19) * 27
+    few[torch.arange(19), places] = x[torch.arange(19), places]
+    x[3], x[5] = few[3], few[5]
+    w[4] = w[4].where(torch.arange(K) == 135, 0.0)
+    turned = [name.startswith(("x", "both")), name.startswith("both")]
+    operands = [t.T.contiguous() if turn else t for t, turn in zip((x, w), turned, strict=True)]
+    (actual,) = kernels()[name](*operands, check=True)
+    assert torch.equal(actual[3], x[3, 81] * w[:, 81])
+    assert torch.equal(actual[5], x[5, 135] * w[:, 135])
+    assert torch.equal(actual[:, 4], x[:, 135] * w[4, 135])
+    exact = x.double() @ w.double().T
+    assert max(errors(actual, exact)) < 1e-6
+    for seed in range(1, 3):
+        assert torch.equal(kernels()[name](*operands, seed=seed)[0], actual)
+
+
+def test_lines_of_few_elements_meet_what_is_not_a_number() -> None:
+    x, w = normal(9)
+    w[2, 8], w[3, 9], w[6, 300] = float("inf"), float("nan"), float("-inf")
+    x = sparse(x)
+    (actual,) = kernels()["plain"](x, w, check=True)
+    expected = x @ w.T
+    torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=1e-5)
+    assert expected[:, [2, 3, 6]].isnan().all()
+
+
 def test_special_values_are_those_of_float32() -> None:
     x, w = normal(5)
     x[1, 7], x[2, 8], x[3, 9] = float("inf"), float("nan"), 3e38

@@ -11,7 +11,9 @@
 // with the line may have for what was lost to be below 2^-24 of it, infinite for a line that must
 // not be split at all. A product below it is still right if the line's greatest element adds more
 // than that to it, before others cancel it: float32 would round that away. Others are computed again
-// from three bfloat16 parts each (wide_split.cuh) or in float32.
+// from three bfloat16 parts each (wide_split.cuh) or in float32. So are lines of few elements, whose sums
+// have fewer rounding errors in float32 than the parts have; where the epilogue takes each element by
+// itself, a kernel of their own multiplies what is not 0 of them.
 #pragma once
 
 #include "reduce.cuh"
@@ -36,11 +38,15 @@ inline int64_t odd(int64_t number) { return number - (number + 1) % 2; }
 // Lines of float16 parts begin at multiples of 16 bytes, as bulk copies demand.
 constexpr int part_alignment = 8;
 constexpr float low_part_scale = 2048.0f;  // 2^11
+// A line has few elements if fewer than these are not 0.
+constexpr int few_elements = 32;
 
 // What a line of the parts is to be multiplied by, in two factors that are powers of 2, its loss, and
 // where its greatest element is. `place` is that, or its complement where the line has elements that
 // three bfloat16 parts would not have all bits of either.
 struct alignas(16) LineScale {
+    static constexpr float few_elements_loss = -3.40282347e38f;  // outweighed by all but an infinite one
+
     float first;
     float second;
     float loss;
@@ -60,6 +66,8 @@ struct alignas(16) LineScale {
     __device__ __forceinline__ bool must_not_be_split() const {
         return loss == __int_as_float(0x7f800000);
     }
+    // Whether a kernel of its own computes the line's products.
+    __device__ __forceinline__ bool has_few_elements() const { return loss == few_elements_loss; }
     __device__ __forceinline__ bool has_tiny_elements() const { return place < 0; }
     __device__ __forceinline__ std::int32_t greatest_at() const {
         return place < 0 ? ~place : place;
@@ -98,6 +106,7 @@ struct GreatestBits {
         constexpr unsigned least = (127 - 100) << 23;
         return bits >= least && bits < infinity;
     }
+    __device__ __forceinline__ bool is_finite() const { return bits < infinity; }
     // That of the greatest power of two for smaller lines, none for others.
     __device__ __forceinline__ int scale_exponent() const {
         const int exponent = 14 + 127 - static_cast<int>(bits >> 23);
@@ -109,7 +118,7 @@ private:
 };
 
 // How many elements have all their bits, how many would not have them in three bfloat16 parts either,
-// and what those that have not have lost together.
+// and what those that have not have lost together: 0 if there are none.
 struct SplitLoss {
     int whole;
     int tiny;
@@ -123,16 +132,19 @@ struct SplitLoss {
     }
 
     // The line's scale and loss. A sum of few products has fewer rounding errors in float32 than
-    // the parts have.
+    // the parts have; with `few_apart`, a line of few elements is for a kernel of its own.
+    template <bool few_apart>
     __device__ __forceinline__ LineScale of_line(const GreatestBits& greatest) const {
-        constexpr int least_whole = 32;
         constexpr float per_lost = 549755813888.0f;  // 2^39: 2^24, and elements are below 2^15
         if (greatest.bits == 0) {
             return zero_line();
         }
-        const bool is_split = greatest.can_be_scaled() && whole >= least_whole;
+        const bool is_split = greatest.can_be_scaled() && whole >= few_elements;
+        const bool is_apart = few_apart && greatest.is_finite() && whole < few_elements && lost == 0;
         return LineScale::of(greatest.scale_exponent(),
-                             is_split ? lost * per_lost : __int_as_float(0x7f800000),
+                             is_apart   ? LineScale::few_elements_loss
+                             : is_split ? lost * per_lost
+                                        : __int_as_float(0x7f800000),
                              tiny > 0 ? ~greatest.position : greatest.position);
     }
 };
@@ -259,7 +271,7 @@ __device__ __forceinline__ void split_four(const Vector<float, split_vector>& x,
 // A block of `threads` splits a line of `depths` elements into parts of `pitch`, a multiple of
 // part_alignment. The line's first elements wait in registers while its greatest is found. `turn` is
 // that of reduce_block.
-template <int threads, class Element>
+template <int threads, bool few_apart, class Element>
 __device__ __forceinline__ void split_line(const float* contiguous, Element element, int64_t depths,
                                            int64_t pitch, float16* high, float16* low,
                                            LineScale* scale_of_line, int& turn) {
@@ -301,7 +313,7 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
     }
     loss = reduce_block<threads>(loss, turn);
     if (threadIdx.x == 0) {
-        *scale_of_line = loss.of_line(greatest);
+        *scale_of_line = loss.template of_line<few_apart>(greatest);
     }
 }
 
@@ -310,7 +322,7 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
 // read twice, the second time from the end, of which the cache still has something.
 constexpr int split_lines_count = 32;
 
-template <int threads, class Element>
+template <int threads, bool few_apart, class Element>
 __device__ __forceinline__ void split_lines(Element element, int64_t lines, int64_t depths,
                                             int64_t pitch, float16* high, float16* low,
                                             LineScale* scales) {
@@ -362,8 +374,40 @@ __device__ __forceinline__ void split_lines(Element element, int64_t lines, int6
     }
     loss = reduce_outer<count, ways>(loss);
     if (way == 0 && line < lines) {
-        scales[line] = loss.of_line(greatest);
+        scales[line] = loss.template of_line<few_apart>(greatest);
     }
+}
+
+// The elements of a line that are not 0, in their order, and where they are. A block of `threads` finds
+// them together and returns how many there are, fewer than few_elements.
+template <int threads, class Element>
+__device__ __forceinline__ int find_few_elements(Element element, int64_t depths,
+                                                 float (&values)[few_elements],
+                                                 int64_t (&places)[few_elements]) {
+    constexpr int warps = threads / 32;
+    FUSEGEN_SHARED(int, found_in, warps);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int count = 0;
+    for (int64_t first = 0; first < depths; first += threads) {
+        const int64_t depth = first + threadIdx.x;
+        const float x = depth < depths ? element(depth) : 0.0f;
+        const unsigned found = __ballot_sync(whole_warp, x != 0.0f);
+        if (lane == 0) {
+            found_in[warp] = __popc(found);
+        }
+        __syncthreads();
+        int place = count + __popc(found & ((1u << lane) - 1));
+        for (int i = 0; i < warps; ++i) {
+            place += i < warp ? found_in[i] : 0;
+            count += found_in[i];
+        }
+        if (x != 0.0f) {
+            values[place] = x;
+            places[place] = depth;
+        }
+        __syncthreads();  // the next elements' counts overwrite these
+    }
+    return count;
 }
 
 }  // namespace fusegen
