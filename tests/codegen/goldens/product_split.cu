@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(split_line_threads) linear_gelu_split_left_ker
         const auto element = [&](int64_t depth) { return x[packed
             ? depth + row * 1024 : x_strides(row, depth)]; };
         float16* const high = matmul_left_parts + position * pitch;
-        split_line<split_line_threads>(contiguous, element, depths, pitch, high, high + low_start, scales
-            + position, turn);
+        split_line<split_line_threads, true>(contiguous, element, depths, pitch, high, high
+            + low_start, scales + position, turn);
     }
 }
 
@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(split_line_threads) linear_gelu_split_right_ke
         const auto element = [&](int64_t depth) { return fc_weight[packed
             ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
         float16* const high = matmul_right_parts + position * pitch;
-        split_line<split_line_threads>(contiguous, element, depths, pitch, high, high + low_start, scales
-            + position, turn);
+        split_line<split_line_threads, true>(contiguous, element, depths, pitch, high, high
+            + low_start, scales + position, turn);
     }
 }
 
@@ -505,6 +505,97 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
 // The product's elements are finished in registers and stored once; float32 operands are first
 // written as two float16 parts each, of which the tensor cores make three products, as accurate as
 // float32's and less work.
+// This form computes the rows, and then what is left of the columns, whose operands have few elements
+// that are not 0.
+template <bool packed>
+__global__ void __launch_bounds__(256) linear_gelu_few_kernel(
+    const LineScale* __restrict__ left_scales,
+    const LineScale* __restrict__ right_scales,
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    const float* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    float* __restrict__ y,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t depths = 1024;
+    FUSEGEN_SHARED(float, values, few_elements);
+    FUSEGEN_SHARED(int64_t, places, few_elements);
+    for (int64_t first = blockIdx.x; first < batches * rows; first += int64_t{gridDim.x} * threads) {
+        const int64_t seen = first + int64_t{threadIdx.x} * gridDim.x;
+        const auto has_few = [&](int64_t position) {
+            return left_scales[position % rows].has_few_elements();
+        };
+        // Mostly there are none: the threads see to that for many lines at once.
+        const bool is_any = __syncthreads_or(seen < batches * rows && has_few(seen));
+        const int64_t round_end = is_any ? first + int64_t{gridDim.x} * threads : first;
+        for (int64_t position = first; position < round_end && position < batches
+            * rows; position += gridDim.x) {
+            if (!has_few(position)) {
+                continue;
+            }
+            [[maybe_unused]] const int64_t batch_index = position / rows;
+            const int64_t row = position % rows;
+            const auto element = [&](int64_t depth) { return x[packed
+                ? depth + row * 1024 : x_strides(row, depth)]; };
+            const int count = find_few_elements<threads>(element, depths, values, places);
+            for (int64_t column = threadIdx.x; column < columns; column += threads) {
+                float sum = 0.0f;
+#pragma unroll 8
+                for (int i = 0; i < count; ++i) {
+                    const int64_t depth = places[i];
+                    sum = fmaf(values[i], fc_weight[packed
+                        ? column * 1024 + depth : fc_weight_strides(column, depth)], sum);
+                }
+                const float gelu_2 = fusegen::gelu_none(sum);
+                y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
+            }
+            __syncthreads();  // the next line's elements overwrite these
+        }
+    }
+    for (int64_t first = blockIdx.x; first < batches * columns; first += int64_t{gridDim.x} * threads) {
+        const int64_t seen = first + int64_t{threadIdx.x} * gridDim.x;
+        const auto has_few = [&](int64_t position) {
+            return right_scales[position % columns].has_few_elements();
+        };
+        // Mostly there are none: the threads see to that for many lines at once.
+        const bool is_any = __syncthreads_or(seen < batches * columns && has_few(seen));
+        const int64_t round_end = is_any ? first + int64_t{gridDim.x} * threads : first;
+        for (int64_t position = first; position < round_end && position < batches
+            * columns; position += gridDim.x) {
+            if (!has_few(position)) {
+                continue;
+            }
+            [[maybe_unused]] const int64_t batch_index = position / columns;
+            const int64_t column = position % columns;
+            const auto element = [&](int64_t depth) { return fc_weight[packed
+                ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
+            const int count = find_few_elements<threads>(element, depths, values, places);
+            for (int64_t row = threadIdx.x; row < rows; row += threads) {
+                if (left_scales[row].has_few_elements()) {
+                    continue;
+                }
+                float sum = 0.0f;
+#pragma unroll 8
+                for (int i = 0; i < count; ++i) {
+                    const int64_t depth = places[i];
+                    sum = fmaf(values[i], x[packed ? depth + row * 1024 : x_strides(row, depth)], sum);
+                }
+                const float gelu_2 = fusegen::gelu_none(sum);
+                y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
+            }
+            __syncthreads();  // the next line's elements overwrite these
+        }
+    }
+}
+
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; float32 operands are first
+// written as two float16 parts each, of which the tensor cores make three products, as accurate as
+// float32's and less work.
 // This form computes tiles again whose operands float16 parts cannot represent, from three bfloat16
 // parts of each element (wide_split.cuh). It takes away their marks, unless they are beyond it, too.
 __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
@@ -733,6 +824,21 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts,
                        matmul_left_scales, matmul_right_parts, matmul_right_scales, matmul_flags, batch);
+        {
+            const int64_t lines = 1 * (rows > columns ? rows : columns);
+            const dim3 blocks = grid_of(lines < 8 * processors ? lines : 8 * processors);
+            const LineScale* const left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
+            const LineScale* const right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
+            if (packed) {
+                FUSEGEN_LAUNCH((linear_gelu_few_kernel<true>), blocks, dim3(256), 0, stream,
+                               left_scales, right_scales, x, Strides<2>(x_strides), fc_weight,
+                               Strides<2>(fc_weight_strides), y, batch);
+            } else {
+                FUSEGEN_LAUNCH((linear_gelu_few_kernel<false>), blocks, dim3(256), 0, stream,
+                               left_scales, right_scales, x, Strides<2>(x_strides), fc_weight,
+                               Strides<2>(fc_weight_strides), y, batch);
+            }
+        }
         int64_t left_run[2];
         int64_t right_run[2];
         const int64_t wide_tiles = 1 * divide_up(rows, wide_rows) * divide_up(columns, wide_columns);
