@@ -31,7 +31,7 @@ class VectorLoop:
     the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
     behind it. With `ahead`, a thread takes several vectors together, number `step` of `steps`:
     wide loads stand in a loop of their own, ahead of all else, so that all are in flight together.
-    Vectors are stored only where `guard`, if any, is true.
+    Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
     """
 
     scope: Scope
@@ -41,6 +41,7 @@ class VectorLoop:
     multiples: tuple[Integer, ...] = ()
     ahead: bool = False
     guard: str = ""
+    exchange: str = ""
     loads: list[LoadAhead] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
@@ -142,8 +143,9 @@ class VectorLoop:
         variable = self.scope.names.fresh(f"{name}_vector")
         address = self.scope.text(store.position.substitute(self._at_first()))
         self.before.append(f"Vector<{dtype}, vector> {variable};")
+        given = f"{self.exchange}({variable})" if self.exchange else variable
         function = f"store_vector_if({self.guard}, " if self.guard else "store_vector("
-        self.after.append(f"{function}{_offset(name, address)}, {variable});")
+        self.after.append(f"{function}{_offset(name, address)}, {given});")
         return f"{variable}[element] = {converted};"
 
     def _at_first(self) -> dict[Symbol, Integer]:

@@ -40,6 +40,7 @@ class SplitText:
 
     preparations: tuple[PreparationText, ...]
     promotion: int
+    is_compensated: bool
     pitch: str
     left_parts: str
     right_parts: str
@@ -58,6 +59,7 @@ def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> Spli
     return SplitText(
         tuple(_preparation(plan, *side, host) for side in sides),
         split.promotion,
+        split.is_compensated,
         host.factor(split.left.pitch),
         host.buffer(split.left.parts),
         host.buffer(split.right.parts),

@@ -108,7 +108,7 @@ def tensor_product_text(
     width = cores.columns
     extra: tuple[RegisterArray, ...] = ()
     if isinstance(epilogue, ElementEpilogue):
-        elements = _element_loop(plan, epilogue, scope, cores.neighbours)
+        elements = _element_loop(plan, epilogue, scope, cores)
     else:
         extra = tuple(
             RegisterArray(scope.names.fresh(f"kept_{slot}"), compute_type(dtype))
@@ -160,10 +160,17 @@ def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) 
 
 
 def _element_loop(
-    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, neighbours: int
+    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
+    neighbours = cores.neighbours
     loop = VectorLoop(
-        scope, plan.axes.column, "first_column", neighbours, (plan.axes.columns,), guard=GUARD
+        scope,
+        plan.axes.column,
+        "first_column",
+        neighbours,
+        (plan.axes.columns,),
+        guard=GUARD,
+        exchange="exchange_columns" if cores.exchange is Exchange.OF_RESULTS else "",
     )
     values = tuple(store.value for store in epilogue.stores)
     element = _accumulator("block", neighbours)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Integer
-from fusegen.plan.expressions import Load
+from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
@@ -137,6 +137,19 @@ def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
     if right.major is Major.DEPTH and right.batch_stride == ZERO:
         return Exchange.BY_COPY
     return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
+
+
+def exchanging_results(cores: WgmmaForm, epilogue: Epilogue) -> WgmmaForm:
+    """The form in which lanes exchange results in place of sums, which are twice as many bytes,
+    where an element's result does not depend on its place."""
+    if cores.exchange is not Exchange.BY_LANES or not isinstance(epilogue, ElementEpilogue):
+        return cores
+    if any(store.buffer.dtype not in TENSOR_DTYPES for store in epilogue.stores):
+        return cores
+    values = walk(tuple(store.value for store in epilogue.stores))
+    if any(not isinstance(value, (Accumulator, Compute, Literal)) for value in values):
+        return cores
+    return replace(cores, exchange=Exchange.OF_RESULTS)
 
 
 def neighbours_after(exchange: Exchange, dtype: DType) -> int:

@@ -43,7 +43,9 @@ CASES = {
     "w transposed": product("w"),
     "both transposed": product("xw"),
     "both transposed, whole accesses": product("xw", m=20, n=12),
-    "several tiles": Case((("m", "k"), ("n", "k")), linear, {"m": 140, "n": 144, "k": 72}, HINTS),
+    "several tiles": Case(
+        (("m", "k"), ("n", "k")), linear, {"m": 140, "n": 144, "k": 72}, {**HINTS, "k": 2048}
+    ),
     "batches": Case(
         (("b", "m", "k"), ("b", "k", "n")),
         lambda x, w: apply("matmul", x, w),

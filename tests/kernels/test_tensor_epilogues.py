@@ -72,8 +72,14 @@ def test_elements(columns: int, neighbours: int) -> None:
     check_linear(linear(columns, lambda product, b: gelu(add(product, b))), columns, neighbours)
 
 
+def exchange(one: Graph) -> Exchange:
+    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
+    assert cores is not None
+    return cores.exchange
+
+
 @pytest.mark.parametrize("columns", [32, 288])
-def test_lanes_exchange_columns_that_are_neighbours_in_memory(columns: int) -> None:
+def test_lanes_exchange_sums_of_columns_that_are_neighbours_in_memory(columns: int) -> None:
     x, w, b = half("x", "m", DEPTH), half("w", DEPTH, columns), half("b", columns)
     one = graph([x, w, b], group_norm(columns // 32)(add(matmul(x, w), b)))
     assert exchange(one) is Exchange.BY_LANES
@@ -82,15 +88,17 @@ def test_lanes_exchange_columns_that_are_neighbours_in_memory(columns: int) -> N
     check(kernels, one, tensors, form="tensor_kernel")
 
 
+def test_lanes_exchange_results_that_do_not_depend_on_their_place() -> None:
+    x, w = half("x", "m", DEPTH), half("w", DEPTH, 288)
+    one = graph([x, w], gelu(matmul(x, w)))
+    assert exchange(one) is Exchange.OF_RESULTS
+    (kernels,) = build([one], check=True)
+    check(kernels, one, [normal(133, DEPTH), normal(DEPTH, 288)], form="tensor_kernel")
+
+
 def test_batches_of_right_operands_leave_no_dims_to_exchange_lines_by() -> None:
     x, w = half("x", 2, "m", DEPTH), half("w", 2, 64, DEPTH)
     one = graph([x, w], matmul(x, transposed(w)))
-    assert exchange(one) is Exchange.BY_LANES
+    assert exchange(one) is Exchange.OF_RESULTS
     (kernels,) = build([one], check=True)
     check(kernels, one, [normal(2, 37, DEPTH), normal(2, 64, DEPTH)], form="tensor_kernel")
-
-
-def exchange(one: Graph) -> Exchange:
-    (cores,) = (s.tensor_cores for s in planned(one).steps if isinstance(s, ProductPlan))
-    assert cores is not None
-    return cores.exchange

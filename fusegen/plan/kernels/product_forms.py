@@ -15,6 +15,7 @@ class Exchange(Enum):
     NONE = "it does not"
     BY_COPY = "the copy brings the right operand's lines in another order"
     BY_LANES = "neighbouring lanes exchange their sums"
+    OF_RESULTS = "neighbouring lanes exchange what they store"
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,15 @@ class WideForm:
 @dataclass(frozen=True)
 class Split:
     """float32 products as three of float16 parts, whose sum is taken into float32 registers every
-    `promotion` of K. With `few_apart`, lines of few elements are for a kernel of their own. Where
-    parts cannot represent what is multiplied, `flags` has marks for parts of a tile, which `wide`
-    computes again, if it is there and can read the operands, and the shared-memory tile what is
-    left."""
+    `promotion` of K; what rounding these loses is kept if `is_compensated`. With `few_apart`, lines
+    of few elements are for a kernel of their own. Where parts cannot represent what is multiplied,
+    `flags` has marks for parts of a tile, which `wide` computes again, if it is there and can read
+    the operands, and the shared-memory tile what is left."""
 
     left: SplitOperand
     right: SplitOperand
     promotion: int
+    is_compensated: bool
     few_apart: bool
     flags: Buffer
     wide: WideForm | None

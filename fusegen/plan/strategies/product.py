@@ -32,7 +32,7 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
-from fusegen.plan.tensor_cores import mma_form, narrow_form, tensor_cores
+from fusegen.plan.tensor_cores import exchanging_results, mma_form, narrow_form, tensor_cores
 
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
@@ -207,6 +207,7 @@ def _plan(
     hints = context.hints
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
+    cores = exchanging_results(cores, epilogue) if cores else None
     narrow = narrow_form(cores, axes, width, context.device.processors) if cores else None
     cores = cores or split_product(node, left, right, axes, width, context)
     is_partial = isinstance(epilogue, PartialEpilogue)

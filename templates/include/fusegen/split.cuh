@@ -79,6 +79,19 @@ __device__ __forceinline__ LineScale zero_line() {
     return LineScale::of(0, __int_as_float(0xff800000u), 0);
 }
 
+// Adds `sums` to `totals` and leaves in `sums` what rounding these loses, so that the next products are
+// added to that and rounding errors do not add up (Fast2Sum: Dekker 1971). `taken` is exact, and so is
+// the last sum, for which `totals` need no second set of registers.
+template <int count>
+__device__ __forceinline__ void promote(float (&totals)[count], float (&sums)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        const float taken = (totals[i] + sums[i]) - totals[i];
+        sums[i] -= taken;
+        totals[i] += taken;
+    }
+}
+
 // A product of two lines' parts without their powers of two, rounded once: either factor, of two
 // lines' halves, is a normal number.
 __device__ __forceinline__ float without_scale(float product, const LineScale& left,
@@ -326,7 +339,7 @@ template <int threads, bool few_apart, class Element>
 __device__ __forceinline__ void split_lines(Element element, int64_t lines, int64_t depths,
                                             int64_t pitch, float16* high, float16* low,
                                             LineScale* scales) {
-    constexpr int count = split_lines_count, ways = threads / count, vectors = 2;
+    constexpr int count = split_lines_count, ways = threads / count, vectors = 4;
     constexpr int tile_depth = vectors * ways * split_vector, tile_pitch = tile_depth + split_vector;
     constexpr int runs = tile_depth / split_vector;
     FUSEGEN_SHARED(float16, high_tile, count * tile_pitch);

@@ -19,7 +19,7 @@ namespace fusegen {
 
 // A block's tile: two warpgroups with 64 rows each.
 constexpr int wide_rows = 128, wide_columns = 64, wide_depth = 64, wide_threads = 256;
-constexpr int wide_promotion = 32;
+constexpr int wide_promotion = wide_depth / 2;
 // A step's parts of both operands, in elements, and those of two steps, in bytes.
 constexpr int wide_stage = 3 * (wide_rows + wide_columns) * wide_depth;
 constexpr int wide_shared_bytes = 2 * wide_stage * static_cast<int>(sizeof(bfloat16));
@@ -157,45 +157,51 @@ __device__ __forceinline__ void wide_product(float (&sums)[wide_columns / 2],
     store(stages, 0);
     load(wide_depth);
     __syncthreads();
-    float rest[wide_columns / 2];
+    float high[wide_columns / 2] = {};
+    float rest[wide_columns / 2] = {};
     int turn = 0;
     for (int64_t depth = 0; depth < depths; depth += wide_depth, turn ^= 1) {
         const bfloat16* const stage = stages + turn * wide_stage;
-        float high[wide_depth / wide_promotion][wide_columns / 2];
-        wgmma_fence();
+        const auto multiply = [&](float(&to)[wide_columns / 2], int left_part, int right_part, int k) {
+            wgmma<bfloat16, wide_columns, a, b>(
+                to, LeftTile::descriptor(stage, left_part, first_row, k),
+                RightTile::descriptor(stage + 3 * LeftTile::part, right_part, 0, k), true);
+        };
+        const auto multiply_high = [&](int first) {
+#pragma unroll
+            for (int k = first; k < first + wide_promotion; k += wgmma_k<bfloat16>) {
+                multiply(high, 0, 0, k);
+            }
+            wgmma_commit();
+        };
+        wgmma_fence(high);
+        multiply_high(0);
 #pragma unroll
         for (int k = 0; k < wide_depth; k += wgmma_k<bfloat16>) {
-            const auto multiply = [&](float(&to)[wide_columns / 2], int left_part, int right_part,
-                                      bool accumulate) {
-                wgmma<bfloat16, wide_columns, a, b>(
-                    to, LeftTile::descriptor(stage, left_part, first_row, k),
-                    RightTile::descriptor(stage + 3 * LeftTile::part, right_part, 0, k), accumulate);
-            };
-            multiply(rest, 2, 0, depth + k > 0);
-            multiply(rest, 0, 2, true);
-            multiply(rest, 1, 1, true);
-            multiply(rest, 1, 0, true);
-            multiply(rest, 0, 1, true);
-            multiply(high[k / wide_promotion], 0, 0, k % wide_promotion > 0);
+            multiply(rest, 2, 0, k);
+            multiply(rest, 0, 2, k);
+            multiply(rest, 1, 1, k);
+            multiply(rest, 1, 0, k);
+            multiply(rest, 0, 1, k);
         }
         wgmma_commit();
         // The other stage's products are done. While these run, it is filled.
         if (depth + wide_depth < depths) {
             store(stages + (turn ^ 1) * wide_stage, depth + wide_depth);
         }
-        wgmma_wait<0>(high[0], high[1], rest);
+        wgmma_wait<1>(high);
+        promote(sums, high);
+        wgmma_fence(high);
+        multiply_high(wide_promotion);
+        wgmma_wait<0>(high, rest);
         // Only now: the fence would wait for what is being read, too.
         load(depth + 2 * wide_depth);
-#pragma unroll
-        for (int i = 0; i < wide_columns / 2; ++i) {
-            sums[i] += high[0][i];
-            sums[i] += high[1][i];
-        }
+        promote(sums, high);
         __syncthreads();
     }
 #pragma unroll
     for (int i = 0; i < wide_columns / 2; ++i) {
-        sums[i] += rest[i];
+        sums[i] += high[i] + rest[i];
     }
 }
 

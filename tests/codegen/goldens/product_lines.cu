@@ -206,7 +206,6 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
             if (thread == 0) {
                 mbarrier_arrive(&empty[previous]);
             }
-            exchange_columns(accumulators);
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
                 const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
@@ -223,7 +222,8 @@ __global__ void __launch_bounds__(384, 1) matmul_narrow_tensor_kernel(
                         y_vector[element] = convert<float16>(accumulators[block * 16 + element / 2 * 4
                             + half * 2 + element % 2]);
                     }
-                    store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
+                    store_vector_if(is_active, y + batch_index * 65536 + first_column
+                        + row * 256, exchange_columns(y_vector));
                 }
             }
         }
@@ -342,7 +342,6 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
             if (thread == 0) {
                 mbarrier_arrive(&empty[previous]);
             }
-            exchange_columns(accumulators);
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
                 const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
@@ -359,7 +358,8 @@ __global__ void __launch_bounds__(384, 1) matmul_tensor_kernel(
                         y_vector[element] = convert<float16>(accumulators[block * 16 + element / 2 * 4
                             + half * 2 + element % 2]);
                     }
-                    store_vector_if(is_active, y + batch_index * 65536 + first_column + row * 256, y_vector);
+                    store_vector_if(is_active, y + batch_index * 65536 + first_column
+                        + row * 256, exchange_columns(y_vector));
                 }
             }
         }

@@ -344,6 +344,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                 continue;
             }
             float accumulators[tile_columns / 2] = {};
+            float sums[tile_columns / 2];
             float small[tile_columns / 2] = {};
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -351,11 +352,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                 const int own_lines = (warpgroup - 1) * wgmma_m * tile_depth;
                 mbarrier_wait(&full[stage], phase);
 #pragma unroll 1  // else there would be registers for the sums of each turn, and too few
-                for (int first = 0; first < tile_depth; first += 64) {
-                    float sums[tile_columns / 2];
+                for (int first = 0; first < tile_depth; first += 32) {
                     wgmma_fence(sums);
 #pragma unroll
-                    for (int depth = first; depth < first + 64; depth += wgmma_k<float16>) {
+                    for (int depth = first; depth < first + 32; depth += wgmma_k<float16>) {
                         wgmma<float16, tile_columns>(sums, wgmma_descriptor(stage_tiles + left_start
                             + own_lines + depth),
                                                      wgmma_descriptor(stage_tiles + right_start
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
                     }
                     wgmma_commit();
 #pragma unroll
-                    for (int depth = first; depth < first + 64; depth += wgmma_k<float16>) {
+                    for (int depth = first; depth < first + 32; depth += wgmma_k<float16>) {
                         wgmma<float16, tile_columns>(small, wgmma_descriptor(stage_tiles + left_start
                             + own_lines + depth),
                                                      wgmma_descriptor(stage_tiles + right_low_start
