@@ -30,10 +30,10 @@ from fusegen.plan.tensor_cores import (
 COLUMNS = 128
 DEPTH = 64
 STAGES = 3
-# The tensor cores' running sum is not full float32: it cuts off. Of positive numbers it loses 1.2e-6
-# if promoted every 256 of K, 2.1e-7 every 64 and 1.1e-7 every 32, which costs nothing; every 16
-# takes a fifth more time. But the promoted sums are rounded as often: from a K of 4096 on that is
-# more than cuBLAS's errors where it splits K, so that what rounding loses is kept (on an H200).
+# The tensor cores' running sum is not full float32: it cuts off. Of positive numbers it loses
+# 1.2e-6 if promoted every 256 of K, 2.1e-7 every 64 and 1.1e-7 every 32, which costs nothing; every
+# 16 takes a fifth more time. But the promoted sums are rounded as often: from a K of 4096 on that
+# is more than cuBLAS's errors where it splits K, and what rounding loses is kept (on an H200).
 PROMOTION = 32
 MOST_ROUNDED = 2048
 # As `part_alignment` in `split.cuh`.
