@@ -211,6 +211,22 @@ def test_lines_of_few_elements_are_those_of_float32(name: str) -> None:
         assert torch.equal(kernels()[name](*operands, seed=seed)[0], actual)
 
 
+@pytest.mark.parametrize("name", ["batches", "a matrix for all batches"])
+def test_lines_of_few_elements_in_batches(name: str) -> None:
+    """Every other row of x, and every third line of w, has three elements."""
+    case, compiled = CASES[name], kernels()[name]
+    x, w = (t.clone() for t in case.tensors(DType.FLOAT32))
+    kept = torch.arange(x.shape[-1]) % 13 == 5
+    x[:, ::2] = torch.where(kept, x[:, ::2], 0.0)
+    lines = w if name != "batches" else w.transpose(1, 2)
+    lines[..., ::3, :] = torch.where(kept, lines[..., ::3, :], 0.0)
+    first = compiled(x, w, check=True)
+    check_accuracy(case, DType.FLOAT32, (x, w), first)
+    exact = x.double() @ (w.double().T if name != "batches" else w.double())
+    few = (first[0].double() - exact)[:, ::2].abs()
+    assert few.max() < 2.0**-23 * exact.abs().max()
+
+
 def test_lines_of_few_elements_meet_what_is_not_a_number() -> None:
     x, w = normal(9)
     w[2, 8], w[3, 9], w[6, 300] = float("inf"), float("nan"), float("-inf")
