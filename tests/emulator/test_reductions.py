@@ -49,3 +49,17 @@ def test_an_array_used_by_two_exchanges_at_once_is_found(
         runtime.configure(seed, check=True)
         report, _, _ = sums(runtime, kernel, entry)
         assert report is not None and "race: " in report
+
+
+@pytest.mark.parametrize("fault", [None, "ROUNDED"])
+def test_promoted_sums_keep_what_rounding_loses(
+    runtime: EmulatorRuntime, load_kernel: LoadKernel, fault: str | None
+) -> None:
+    """The whole sum then errs by one rounding, and by those of what is small beside it: a number
+    more, and what the totals lacked."""
+    x = np.random.default_rng(1).uniform(0, 1, size=(32, 4096)).astype(np.float32)
+    y = np.empty(32, np.float32)
+    assert load_kernel("promoted_sums", fault)(x, y, x.shape[1]) is None
+    exact = x.sum(axis=1, dtype=np.float64)
+    is_within = np.abs(y - exact) <= 2.0**-24 * (1 + 2.0**-10) * exact
+    assert is_within.all() == (fault is None)
