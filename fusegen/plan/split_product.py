@@ -32,8 +32,9 @@ DEPTH = 64
 STAGES = 3
 # The tensor cores' running sum is not full float32: it cuts off. Of positive numbers it loses
 # 1.2e-6 if promoted every 256 of K, 2.1e-7 every 64 and 1.1e-7 every 32, which costs nothing; every
-# 16 takes a fifth more time. But the promoted sums are rounded as often: from a K of 4096 on that
-# is more than cuBLAS's errors where it splits K, and what rounding loses is kept (on an H200).
+# 16 takes a fifth more time. The promoted sums are rounded as often. Above a K of 2048 that is more
+# than cuBLAS's errors where it splits K because tiles are few; what rounding loses is kept there,
+# which takes the product 1.45 times as long (measured on an H200).
 PROMOTION = 32
 MOST_ROUNDED = 2048
 # As `part_alignment` in `split.cuh`.
@@ -93,7 +94,9 @@ def split_product(
     exchange = exchange_of(right_view, axes.columns, node.dtype)
     neighbours = neighbours_after(exchange, node.dtype)
     wide = _wide_form(left, right, axes, width)
-    is_compensated = context.hints.value(axes.depths) > MOST_ROUNDED
+    tiles = context.hints.value(axes.batches * row_tiles * column_tiles)
+    is_deep = context.hints.value(axes.depths) > MOST_ROUNDED
+    is_compensated = is_deep and tiles <= context.device.processors
     # An epilogue over more than an element needs all of a tile's.
     few_apart = width is None
     split = Split(left_split, right_split, PROMOTION, is_compensated, few_apart, flags, wide)

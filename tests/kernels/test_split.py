@@ -44,7 +44,10 @@ CASES = {
     "both transposed": product("xw"),
     "both transposed, whole accesses": product("xw", m=20, n=12),
     "several tiles": Case(
-        (("m", "k"), ("n", "k")), linear, {"m": 140, "n": 144, "k": 72}, {**HINTS, "k": 2048}
+        (("m", "k"), ("n", "k")),
+        linear,
+        {"m": 140, "n": 144, "k": 72},
+        {"m": 512, "n": 512, "k": 8192},
     ),
     "batches": Case(
         (("b", "m", "k"), ("b", "k", "n")),
@@ -310,3 +313,14 @@ def test_plan_says_what_is_split() -> None:
 )
 def test_small_products_stay_on_the_tile(hints: dict[str, int]) -> None:
     assert not is_split(planned(CASES["plain"].graph(DType.FLOAT32), hints))
+
+
+def test_what_rounding_loses_is_kept_where_tiles_are_few_and_deep() -> None:
+    def is_compensated(**hints: int) -> bool:
+        (step,) = planned(CASES["plain"].graph(DType.FLOAT32), hints).steps
+        assert isinstance(step, ProductPlan) and step.tensor_cores and step.tensor_cores.split
+        return step.tensor_cores.split.is_compensated
+
+    assert is_compensated(m=600, n=720, k=8192)
+    assert not is_compensated(m=600, n=720, k=2048)
+    assert not is_compensated(m=1024, n=8192, k=8192)

@@ -543,13 +543,14 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
                 ? depth + row * 1024 : x_strides(row, depth)]; };
             const int count = find_few_elements<threads>(element, depths, values, places);
             for (int64_t column = threadIdx.x; column < columns; column += threads) {
-                float sum = 0.0f;
+                double exact = 0.0;  // float32 sums one after the other err more than cuBLAS's
 #pragma unroll 8
                 for (int i = 0; i < count; ++i) {
                     const int64_t depth = places[i];
-                    sum = fmaf(values[i], fc_weight[packed
-                        ? column * 1024 + depth : fc_weight_strides(column, depth)], sum);
+                    exact += static_cast<double>(values[i]) * static_cast<double>(fc_weight[packed
+                        ? column * 1024 + depth : fc_weight_strides(column, depth)]);
                 }
+                const float sum = static_cast<float>(exact);
                 const float gelu_2 = fusegen::gelu_none(sum);
                 y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
             }
@@ -578,12 +579,14 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
                 if (left_scales[row].has_few_elements()) {
                     continue;
                 }
-                float sum = 0.0f;
+                double exact = 0.0;  // float32 sums one after the other err more than cuBLAS's
 #pragma unroll 8
                 for (int i = 0; i < count; ++i) {
                     const int64_t depth = places[i];
-                    sum = fmaf(values[i], x[packed ? depth + row * 1024 : x_strides(row, depth)], sum);
+                    exact += static_cast<double>(values[i]) * static_cast<double>(x[packed
+                        ? depth + row * 1024 : x_strides(row, depth)]);
                 }
+                const float sum = static_cast<float>(exact);
                 const float gelu_2 = fusegen::gelu_none(sum);
                 y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
             }
