@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, inf, nan
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
 from fusegen.testing import twins
+from fusegen.testing.losses import Losses
 from fusegen.testing.rounding import Precision, overflows, rounding_error
 from fusegen.testing.stand_ins import stand_in
 
@@ -34,8 +35,15 @@ Values = Mapping[Node, Tensor]
 # Operands of nodes, by their positions.
 Detached = Mapping[Node, Collection[int]]
 NOTHING: Detached = MappingProxyType({})
-# Given a node, its exact value and its operands' values: the value to go on with.
-Perturbation = Callable[[Node, Tensor, Sequence[Tensor]], Tensor]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """What `move` makes of a node's exact value, given the node and its operands' values, to go on
+    with; `stands_for` is told of each composite and the node it is composed as."""
+
+    move: Callable[[Node, Tensor, Sequence[Tensor]], Tensor]
+    stands_for: Callable[[Node, Node], None]
 
 
 def exact(
@@ -67,19 +75,33 @@ def perturbed(
 
     What leaves the range of its dtype is infinite, and NaN where a sum may do so on the way.
     """
+    roots, _ = perturbed_with_losses(graph, tensors, sizes, precision, seed)
+    return roots
+
+
+def perturbed_with_losses(
+    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The same, and which elements of each root may be anything, as a sum may overflow."""
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
     def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
         finite = [torch.where(o.isfinite(), o.abs(), 0) for o in operands]
         return _widened(_twin(node, finite, sizes))
 
+    losses = Losses(lambda node, masks: _twin(node, masks, sizes))
+
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        moved, lost = move(node, value, operands)
+        return losses.through(node, moved, operands, lost)
+
+    def move(node: Node, value: Tensor, operands: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         if not node.dtype.is_float or not value.numel():
-            return value
+            return value, None
         by_magnitudes = functools.partial(magnitudes, node, operands)
         size = rounding_error(node, value, operands, precision, by_magnitudes)
         if size is None:
-            return value
+            return value, None
         drawn = torch.rand(value.shape, generator=generator, device=generator.device)
         # What is made of nothing but numbers is on the CPU.
         moved = value + torch.where(drawn.to(value.device) < 0.5, size, -size)
@@ -87,12 +109,16 @@ def perturbed(
         if isinstance(node.operation, Reduction) and node.operation.monoid is Monoid.MOMENTS:
             moved = moved.abs()  # a sum of squares is never negative, and its root never NaN
         if precision.unbounded:
-            return moved
+            return moved, None
         moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)
         lost = overflows(node, value, operands, by_magnitudes)
-        return moved if lost is None else torch.where(lost, nan, moved)
+        return (moved, None) if lost is None else (torch.where(lost, nan, moved), lost)
 
-    return _evaluate(graph.roots, _given(graph, tensors), sizes, perturb)
+    roots = _evaluate(
+        graph.roots, _given(graph, tensors), sizes, Perturbation(perturb, losses.stands_for)
+    )
+    pairs = zip(graph.roots, roots, strict=True)
+    return roots, tuple(losses.of(node, value) for node, value in pairs)
 
 
 def _given(graph: Graph, tensors: Sequence[Tensor]) -> Values:
@@ -132,6 +158,7 @@ def _value(
         pairs = zip(node.operands, operands, strict=True)
         known = {operand: value for operand, value in pairs if not is_number(operand)}
         (value,) = _evaluate((body,), known, sizes, perturb)
+        perturb.stands_for(node, body)
         return value
     if node.operation is NARROW:  # not rounded in a register
         value = operands[0]
@@ -141,7 +168,7 @@ def _value(
         value = operands[0] if exactly else _rounded(operands[0], _torch(target))
     else:
         value = _widened(_twin(node, operands, sizes, in_kernel=perturb is not None))
-    return value if perturb is None else perturb(node, value, operands)
+    return value if perturb is None else perturb.move(node, value, operands)
 
 
 def _widens(source: DType, target: DType) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.testing.bounds import Bound, bound_of, bounds
+from fusegen.testing.interpreter import exact
 from fusegen.testing.rounding import TF32_UNIT, Precision
 from tests.emulated import apply, graph, value
 
@@ -129,3 +130,20 @@ def test_what_overflows_is_not_zero() -> None:
     assert not limit.violations(exact.half()).any()
     assert limit.violations(torch.tensor([0.0, 3e4]).half()).all()
     assert limit.violations(torch.tensor([-math.inf, 65504]).half()).all()
+
+
+def test_truth_values_of_what_may_overflow_may_be_either() -> None:
+    x = value("x", "n", 4)
+    scales = torch.tensor([[1.0], [0.25], [1.0], [0.25], [1.0]])
+    tensor = scales * torch.tensor([3e38, 3e38, -3e38, 1.0])
+    positive = apply("gt", apply("sum", x, dim=1), 0)
+    for node in (
+        positive,
+        apply("logical_not", positive),
+        apply("unsqueeze", positive, dim=1),
+        apply("any", apply("unsqueeze", positive, dim=1), dim=1),
+    ):
+        right = exact(graph([x], node), [tensor], SIZES)[0]
+        limit = bound(graph([x], node), tensor, right)
+        assert not limit.violations(right).any()
+        assert limit.violations(~right).flatten().tolist() == [False, True, False, True, False]

@@ -128,6 +128,12 @@ FOUND = {
         "input x: []\n    return argmin(x, dim=0), argmax(x)",
         Case("bfloat16"),
     ),
+    # Nor is what is chosen by such a comparison, or reduced.
+    "truth values of what may overflow": (
+        "input x: [n, 8, h, 3]\n    input y: [n, 8, h, 3]\n"
+        "    return any(layer_norm(y, (3,), eps=0.1) // softsign(x), dim=0)",
+        Case("float32", {"n": 2, "h": 40}, {"y": Filled(Values.HUGE, seed=158826)}),
+    ),
     # The mean of nothing was 0.
     "the statistics of an empty batch": (
         "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",
