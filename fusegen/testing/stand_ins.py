@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
-from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM
+from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM
 from fusegen.ops.operands import unpack
 from fusegen.ops.pointwise.activations import CELU, GELU, HARDSHRINK, HARDSIGMOID, SOFTSHRINK
 from fusegen.ops.record import Monoid, Reduction
@@ -40,6 +40,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return torch.where(x <= 0, alpha * torch.expm1(x.clamp(max=0) / alpha), x)
     if node.operation is BATCH_NORM and not node.attributes.flag("training"):
         return _batch_norm(node, operands)
+    if node.operation in (LAYER_NORM, GROUP_NORM) and _values_together(node, x) == 1:
+        return _norm_of_one(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()
@@ -49,6 +51,24 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         if nothing is not None and x.is_floating_point():
             return x.new_full([size.evaluate(sizes) for size in node.shape], nothing)
     return None
+
+
+def _values_together(node: Node, x: Tensor) -> int:
+    """How many values are normalised together."""
+    if node.operation is LAYER_NORM:
+        return math.prod(x.shape[-len(node.attributes.sizes("normalized_shape")) :])
+    groups = node.attributes.integer("num_groups")
+    return math.prod(x.shape[1:]) // groups
+
+
+def _norm_of_one(node: Node, operands: Sequence[Tensor]) -> Tensor:
+    """PyTorch's gradient of the input, which is 0, is what rounding leaves of its terms."""
+    x, weight, bias = unpack(operands, node.attributes, "input", "weight", "bias")
+    assert x is not None
+    shape = x.shape[1:2] + (1,) * (x.dim() - 2) if node.operation is GROUP_NORM else x.shape[-1:]
+    result = (x - x) / math.sqrt(node.attributes.number("eps"))
+    result = result if weight is None else result * weight.reshape(shape)
+    return result if bias is None else result + bias.reshape(shape)
 
 
 def _batch_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:

@@ -134,6 +134,12 @@ FOUND = {
         "    return any(layer_norm(y, (3,), eps=0.1) // softsign(x), dim=0)",
         Case("float32", {"n": 2, "h": 40}, {"y": Filled(Values.HUGE, seed=158826)}),
     ),
+    # PyTorch's own gradient is not quite 0, also in float64.
+    "the norm of one": (
+        "input x: [n, 1]\n    norm = LayerNorm(1)\n    groups = GroupNorm(1, 1)\n"
+        "    return norm(x), groups(x)",
+        Case("float32", {"n": 64}, {"x": Filled(Values.WIDE, seed=23615)}),
+    ),
     # The mean of nothing was 0.
     "the statistics of an empty batch": (
         "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",
