@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fusegen.ir.graph import Graph, Output, topological
 from fusegen.testing.indices import are_among, candidates, ranked_by
-from fusegen.testing.interpreter import Sizes, exact, perturbed_with_losses
+from fusegen.testing.interpreter import Sizes, exact, perturbed
 from fusegen.testing.rounding import Precision
 
 SAMPLES = 8
@@ -98,7 +98,7 @@ def bounds(
     in order, and `eager` PyTorch's results from them in the module's own dtype."""
     truth = exact(graph, tensors, sizes)
     drawn = [
-        perturbed_with_losses(graph, tensors, sizes, kind, seed)
+        perturbed(graph, tensors, sizes, kind, seed)
         for seed, kind in enumerate(precisions(graph, precision))
     ]
     samples = [roots for roots, _ in drawn]

@@ -179,10 +179,14 @@ def _perturbed(
     seed: int,
 ) -> dict[int, Tensor]:
     """The gradients as kernels may compute them, by the arguments' positions."""
-    roots = perturbed(found.forward, tensors, sizes, precision, seed)
+    roots, lost = perturbed(found.forward, tensors, sizes, precision, seed)
     stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
     given = taken(found, tensors, upstream, roots if precision.unbounded else stored)
-    made = perturbed(found.backward, given, sizes, precision, BACKWARD_SEEDS + seed)
+    nothing = [torch.zeros_like(tensor, dtype=torch.bool) for tensor in tensors]
+    none = [None if g is None else torch.zeros_like(g, dtype=torch.bool) for g in upstream]
+    seed += BACKWARD_SEEDS
+    handed = taken(found, nothing, none, lost)
+    made, _ = perturbed(found.backward, given, sizes, precision, seed, handed)
     return dict(zip(found.targets, made, strict=True))
 
 

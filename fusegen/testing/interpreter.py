@@ -69,27 +69,27 @@ def as_stored(value: Tensor, node: Node) -> Tensor:
 
 
 def perturbed(
-    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
-) -> tuple[Tensor, ...]:
-    """The graph's roots with rounding errors whose signs are drawn from `seed`.
+    graph: Graph,
+    tensors: Sequence[Tensor],
+    sizes: Sizes,
+    precision: Precision,
+    seed: int,
+    lost_before: Sequence[Tensor] = (),
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The graph's roots with rounding errors whose signs are drawn from `seed`; and which elements
+    of each may be anything, as a sum on the way may overflow, or, where `lost_before` is given,
+    as elements of the `tensors` may be.
 
     What leaves the range of its dtype is infinite, and NaN where a sum may do so on the way.
     """
-    roots, _ = perturbed_with_losses(graph, tensors, sizes, precision, seed)
-    return roots
-
-
-def perturbed_with_losses(
-    graph: Graph, tensors: Sequence[Tensor], sizes: Sizes, precision: Precision, seed: int
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The same, and which elements of each root may be anything, as a sum may overflow."""
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
     def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
         finite = [torch.where(o.isfinite(), o.abs(), 0) for o in operands]
         return _widened(_twin(node, finite, sizes))
 
-    losses = Losses(lambda node, masks: _twin(node, masks, sizes))
+    given = zip((*graph.inputs, *graph.tensors), lost_before, strict=False)
+    losses = Losses(lambda node, masks: _twin(node, masks, sizes), dict(given))
 
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
         moved, lost = move(node, value, operands)

@@ -6,7 +6,7 @@ kept beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import torch
@@ -22,9 +22,9 @@ Twin = Callable[[Node, Sequence[Tensor]], Tensor]
 class Losses:
     """The elements of each node that are lost, of those that have any."""
 
-    def __init__(self, twin: Twin) -> None:
+    def __init__(self, twin: Twin, given: Mapping[Node, Tensor]) -> None:
         self._twin = twin
-        self._of: dict[Node, Tensor] = {}
+        self._of = {node: lost for node, lost in given.items() if lost.any()}
 
     def of(self, node: Node, value: Tensor) -> Tensor:
         """Which elements of a node's value are lost."""

@@ -140,6 +140,20 @@ FOUND = {
         "    return norm(x), groups(x)",
         Case("float32", {"n": 64}, {"x": Filled(Values.WIDE, seed=23615)}),
     ),
+    # What overflows in the forward may have any slope in the backward.
+    "slopes of what may overflow": (
+        "input x: [n, 24, h, 5]\n    norm = BatchNorm2d(24)\n"
+        "    conv = Conv2d(24, 1, 3, padding=1)\n    y = x |> norm |> conv\n    return relu6(y), y",
+        Case(
+            "bfloat16",
+            {"h": 3, "n": 15},
+            {
+                "x": Filled(Values.INTEGERS, seed=16368),
+                "conv.weight": Filled(Values.HUGE, seed=6289),
+            },
+            training=True,
+        ),
+    ),
     # The mean of nothing was 0.
     "the statistics of an empty batch": (
         "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",
