@@ -104,7 +104,10 @@ def perturbed(
             return value, None
         drawn = torch.rand(value.shape, generator=generator, device=generator.device)
         # What is made of nothing but numbers is on the CPU.
-        moved = value + torch.where(drawn.to(value.device) < 0.5, size, -size)
+        drawn = drawn.to(value.device)
+        # Of somewhat different sizes, as equal ones would often cancel.
+        size = size * (0.75 + drawn % 0.5)
+        moved = value + torch.where(drawn < 0.5, size, -size)
         moved = torch.where(value.isfinite(), moved, value)
         if isinstance(node.operation, Reduction) and node.operation.monoid is Monoid.MOMENTS:
             moved = moved.abs()  # a sum of squares is never negative, and its root never NaN

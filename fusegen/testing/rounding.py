@@ -158,7 +158,9 @@ def overflows(
             return value > greatest
         if operation.monoid in (Monoid.SUM, Monoid.MEAN):
             finite = torch.where(operands[0].isfinite(), operands[0].abs(), 0.0)
-            return _over(node, finite, torch.sum) > greatest
+            lost = _over(node, finite, torch.sum) > greatest
+            # Of one infinity, as the mean by deviations from a mean is NaN.
+            return lost | value.isinf() if operation.monoid is Monoid.MEAN else lost
         return None
     if isinstance(operation, (Product, LibraryCall)):
         return of_magnitudes() > greatest

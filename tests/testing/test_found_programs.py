@@ -154,6 +154,33 @@ FOUND = {
             training=True,
         ),
     ),
+    # Scaled truth values are truth values in PyTorch, and numbers have the dtype of the sum.
+    "sums with scaled operands": (
+        "input z: bool[n, 1]\n    input i: int8[n, 3]\n    input x: [n, 3]\n"
+        "    return add(z, z, alpha=2), add(i, z, alpha=2), add(x, i, alpha=0.5)",
+        Case("float32", {"n": 3}),
+    ),
+    # The gradient of a norm that is NaN was NaN, and is 0 in PyTorch.
+    "the greatest of NaN": (
+        "input x: [n, 4]\n    return norm(log(x), p=inf, dim=0)",
+        Case("bfloat16", {"n": 37}),
+    ),
+    # Errors of equal size cancelled in every sample.
+    "errors one after the other": (
+        "input x: [n, 3]\n    input y: [n, 3]\n    input z: bool[n, 1]\n"
+        "    norm = BatchNorm1d(3)\n    return norm(y)",
+        Case(
+            "float32",
+            {"n": 128},
+            {"norm.weight": Filled(Values.TINY), "norm.running_var": Filled(Values.ZEROS)},
+        ),
+    ),
+    # The mean that goes with a variance is NaN where one value is infinite.
+    "the mean of one infinity": (
+        "input x: [n, 4, h]\n    input y: [n, 4, h]\n    bn = BatchNorm1d(4)\n"
+        "    return bn(norm(y) // y)",
+        Case("float16", {"h": 63, "n": 15}, training=True),
+    ),
     # The mean of nothing was 0.
     "the statistics of an empty batch": (
         "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",

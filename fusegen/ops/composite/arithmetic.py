@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from fusegen.ir.dtypes import Kind
+from fusegen.ir.dtypes import DType, Kind
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ops import build
 from fusegen.ops.composite.define import composite
@@ -21,23 +21,28 @@ def _scalar(attributes: Attributes, name: str) -> int | float:
     return value
 
 
-def _scaled(operand: Node, alpha: int | float) -> Node:
-    if isinstance(alpha, float) and not operand.dtype.is_float:
+def _scaled(operand: Node, alpha: int | float, dtype: DType) -> Node:
+    """The second operand of a sum of this dtype, in which PyTorch scales it."""
+    if isinstance(alpha, float) and not dtype.is_float:
         raise OperationError(
             f"alpha is {alpha}, and integers can only be scaled by an integer",
             "give an integer alpha, or convert the tensors to float32",
         )
     if operand.operation is CONSTANT:
         return build.constant(_scalar(operand.attributes, "value") * alpha, operand.dtype)
-    return operand if alpha == 1 else build.mul(operand, alpha)
+    if alpha == 1:
+        return operand
+    return build.cast(build.mul(build.cast(operand, dtype), alpha), dtype)
 
 
 def _add(operands: tuple[Node, ...], attributes: Attributes) -> Node:
-    return build.add(operands[0], _scaled(operands[1], _scalar(attributes, "alpha")))
+    x, y = operands
+    return build.add(x, _scaled(y, _scalar(attributes, "alpha"), build.add(x, y).dtype))
 
 
 def _sub(operands: tuple[Node, ...], attributes: Attributes) -> Node:
-    return build.sub(operands[0], _scaled(operands[1], _scalar(attributes, "alpha")))
+    x, y = operands
+    return build.sub(x, _scaled(y, _scalar(attributes, "alpha"), build.sub(x, y).dtype))
 
 
 ADD = composite(

@@ -304,7 +304,9 @@ def _norm_gradient(node: Node, gradient: Node) -> tuple[Node | None]:
         return (build.mul(upstream, build.sign(wide)),)
     if abs(p) == inf:
         extreme = build.restore(build.as_stored(node), x, over)
-        reached = build.eq(build.absolute(build.as_stored(x)), extreme)
+        stored = build.as_stored(x)
+        # As PyTorch counts them: the gradient of a norm that is NaN is 0.
+        reached = build.either(build.eq(build.absolute(stored), extreme), build.ne(stored, stored))
         chosen = build.cast(reached, wide.dtype)
         share = build.div(build.sign(wide), build.total(chosen, over, keepdim=True))
         return (build.mul(upstream, build.mul(chosen, share)),)
