@@ -76,7 +76,7 @@ def product_text(plan: ProductPlan) -> ProductText:
     rows = None
     if isinstance(epilogue, ElementEpilogue):
         lines = element_lines(epilogue, scope, "accumulators[i][j]")
-        few_lines = element_lines(epilogue, scope, "sum")
+        few_lines = element_lines(epilogue, scope, "own_sum")
     else:
         rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
     return ProductText(

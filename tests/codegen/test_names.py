@@ -67,6 +67,22 @@ def tensor_core_plans(words: list[str]) -> list[ModulePlan]:
     return plans
 
 
+def test_every_word_of_the_kernels_may_be_a_users_name_in_split_products() -> None:
+    words = words_of_the_text()
+    plans = []
+    at_once = 4 * WORDS_AT_ONCE  # each of these kernels takes seconds to compile
+    for start in range(0, len(words), at_once):
+        some = words[min(start, len(words) - at_once) :][:at_once]
+        left, right = (value(word, 1024, 1024) for word in some[:2])
+        inputs = [value(word, 1024, 1024) for word in some[2:]]
+        product = apply("matmul", left, apply("transpose", right, dim0=0, dim1=1))
+        result = chain([product, *inputs], some[2:])
+        plans.append(planned(graph([left, right, *inputs], result)))
+        (step,) = plans[-1].steps
+        assert isinstance(step, ProductPlan) and step.tensor_cores and step.tensor_cores.split
+    compiles(plans)
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
 def test_numbered_names_of_the_kernels_may_be_a_users_names(dtype: DType) -> None:
     inputs = [value(name, 8, 8, dtype=dtype) for name in ("kept_1", "tile_1", "cache_1", "cache_0")]

@@ -522,36 +522,35 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
     const int64_t rows = batch;
     const int64_t columns = 4096;
     const int64_t depths = 1024;
-    FUSEGEN_SHARED(float, values, few_elements);
-    FUSEGEN_SHARED(int64_t, places, few_elements);
+    FUSEGEN_SHARED(float, few_values, few_elements);
+    FUSEGEN_SHARED(int64_t, few_places, few_elements);
     for (int64_t first = blockIdx.x; first < batches * rows; first += int64_t{gridDim.x} * threads) {
         const int64_t seen = first + int64_t{threadIdx.x} * gridDim.x;
-        const auto has_few = [&](int64_t position) {
-            return left_scales[position % rows].has_few_elements();
+        const auto has_few = [&](int64_t visited) {
+            return left_scales[visited % rows].has_few_elements();
         };
         // Mostly there are none: the threads see to that for many lines at once.
-        const bool is_any = __syncthreads_or(seen < batches * rows && has_few(seen));
-        const int64_t round_end = is_any ? first + int64_t{gridDim.x} * threads : first;
-        for (int64_t position = first; position < round_end && position < batches
-            * rows; position += gridDim.x) {
-            if (!has_few(position)) {
+        const bool any_few = __syncthreads_or(seen < batches * rows && has_few(seen));
+        const int64_t round_end = any_few ? first + int64_t{gridDim.x} * threads : first;
+        for (int64_t visited = first; visited < round_end && visited < batches * rows; visited += gridDim.x) {
+            if (!has_few(visited)) {
                 continue;
             }
-            [[maybe_unused]] const int64_t batch_index = position / rows;
-            const int64_t row = position % rows;
+            [[maybe_unused]] const int64_t batch_index = visited / rows;
+            const int64_t row = visited % rows;
             const auto element = [&](int64_t depth) { return x[packed
                 ? depth + row * 1024 : x_strides(row, depth)]; };
-            const int count = find_few_elements<threads>(element, depths, values, places);
+            const int count = find_few_elements<threads>(element, depths, few_values, few_places);
             for (int64_t column = threadIdx.x; column < columns; column += threads) {
-                double exact = 0.0;  // float32 sums one after the other err more than cuBLAS's
+                double exact_sum = 0.0;  // float32 sums one after the other err more than cuBLAS's
 #pragma unroll 8
                 for (int i = 0; i < count; ++i) {
-                    const int64_t depth = places[i];
-                    exact += static_cast<double>(values[i]) * static_cast<double>(fc_weight[packed
+                    const int64_t depth = few_places[i];
+                    exact_sum += static_cast<double>(few_values[i]) * static_cast<double>(fc_weight[packed
                         ? column * 1024 + depth : fc_weight_strides(column, depth)]);
                 }
-                const float sum = static_cast<float>(exact);
-                const float gelu_2 = fusegen::gelu_none(sum);
+                const float own_sum = static_cast<float>(exact_sum);
+                const float gelu_2 = fusegen::gelu_none(own_sum);
                 y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
             }
             __syncthreads();  // the next line's elements overwrite these
@@ -559,35 +558,35 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
     }
     for (int64_t first = blockIdx.x; first < batches * columns; first += int64_t{gridDim.x} * threads) {
         const int64_t seen = first + int64_t{threadIdx.x} * gridDim.x;
-        const auto has_few = [&](int64_t position) {
-            return right_scales[position % columns].has_few_elements();
+        const auto has_few = [&](int64_t visited) {
+            return right_scales[visited % columns].has_few_elements();
         };
         // Mostly there are none: the threads see to that for many lines at once.
-        const bool is_any = __syncthreads_or(seen < batches * columns && has_few(seen));
-        const int64_t round_end = is_any ? first + int64_t{gridDim.x} * threads : first;
-        for (int64_t position = first; position < round_end && position < batches
-            * columns; position += gridDim.x) {
-            if (!has_few(position)) {
+        const bool any_few = __syncthreads_or(seen < batches * columns && has_few(seen));
+        const int64_t round_end = any_few ? first + int64_t{gridDim.x} * threads : first;
+        for (int64_t visited = first; visited < round_end && visited < batches
+            * columns; visited += gridDim.x) {
+            if (!has_few(visited)) {
                 continue;
             }
-            [[maybe_unused]] const int64_t batch_index = position / columns;
-            const int64_t column = position % columns;
+            [[maybe_unused]] const int64_t batch_index = visited / columns;
+            const int64_t column = visited % columns;
             const auto element = [&](int64_t depth) { return fc_weight[packed
                 ? column * 1024 + depth : fc_weight_strides(column, depth)]; };
-            const int count = find_few_elements<threads>(element, depths, values, places);
+            const int count = find_few_elements<threads>(element, depths, few_values, few_places);
             for (int64_t row = threadIdx.x; row < rows; row += threads) {
                 if (left_scales[row].has_few_elements()) {
                     continue;
                 }
-                double exact = 0.0;  // float32 sums one after the other err more than cuBLAS's
+                double exact_sum = 0.0;  // float32 sums one after the other err more than cuBLAS's
 #pragma unroll 8
                 for (int i = 0; i < count; ++i) {
-                    const int64_t depth = places[i];
-                    exact += static_cast<double>(values[i]) * static_cast<double>(x[packed
+                    const int64_t depth = few_places[i];
+                    exact_sum += static_cast<double>(few_values[i]) * static_cast<double>(x[packed
                         ? depth + row * 1024 : x_strides(row, depth)]);
                 }
-                const float sum = static_cast<float>(exact);
-                const float gelu_2 = fusegen::gelu_none(sum);
+                const float own_sum = static_cast<float>(exact_sum);
+                const float gelu_2 = fusegen::gelu_none(own_sum);
                 y[column + row * 4096 + batch * batch_index * 4096] = gelu_2;
             }
             __syncthreads();  // the next line's elements overwrite these
