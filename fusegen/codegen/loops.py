@@ -31,6 +31,8 @@ class VectorLoop:
     the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
     behind it. With `ahead`, a thread takes several vectors together, number `step` of `steps`:
     wide loads stand in a loop of their own, ahead of all else, so that all are in flight together.
+    Of the loads in `staged`, each step's vector stands in shared memory already, at `place` of the
+    variable given there; `taken` are those of them that the loop reads.
     Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
     """
 
@@ -42,6 +44,8 @@ class VectorLoop:
     ahead: bool = False
     guard: str = ""
     exchange: str = ""
+    staged: Mapping[Load, str] = field(default_factory=dict)
+    taken: list[Load] = field(default_factory=list)
     loads: list[LoadAhead] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
@@ -73,7 +77,12 @@ class VectorLoop:
             address = self.scope.address(load, self._at_first())
             dtype = storage_type(load.buffer.dtype)
             source = f"load_vector<{dtype}, vector>({_offset(name, address)})"
-            if self.ahead:
+            if load in self.staged:
+                self.taken.append(load)
+                self.before.append(
+                    f"const auto {variable} = {self.staged[load]}.take(place, step);"
+                )
+            elif self.ahead:
                 self.loads.append(LoadAhead(variable, dtype, source))
                 variable = f"{variable}[step]"
             else:

@@ -17,11 +17,11 @@ throw true try typedef typeid typename union unsigned using virtual void volatil
 xor xor_eq main signal
 """
 SKELETON = """
-accumulators any_few any_lost barriers batch_index batch_of_tile batches before begin below block
-block_column blocks brought_column brought_columns brought_row brought_rows channel_step channels
-chunk chunk_lines column column_scale column_step column_tile column_tiles columns columns_here
-columns_inside columns_left contiguous count depth depths element empty end entries entry
-entry_column entry_row exact_sum exchange few_places few_values finish first first_channel
+accumulators ahead any_few any_lost barriers batch_index batch_of_tile batches before begin below
+block block_column blocks brought_column brought_columns brought_row brought_rows channel_step
+channels chunk chunk_lines column column_scale column_step column_tile column_tiles columns
+columns_here columns_inside columns_left contiguous count depth depths element empty end entries
+entry entry_column entry_row exact_sum exchange few_places few_values finish first first_channel
 first_column first_column_inside first_depth first_of_part first_pixel first_row first_row_inside
 fits flags full grid group groups half half_wide has_few has_work high i image_index image_step
 images index input_channel input_channels input_column input_columns_left input_height input_parts
@@ -30,17 +30,17 @@ is_any_below is_below is_below_loss is_channel is_inside is_last is_left_out is_
 is_rest is_row is_there j kernel_column kernel_row lane lane_pixels lanes left_batch_stride
 left_low_start left_map left_map_here left_matrices left_parts left_rest_map left_run left_scales
 left_size left_start left_stride left_tile left_to_see line line_column_step line_group line_step
-lines loaded low low_start low_sums magnitudes middle mma_tiles most offsets order origin origins
-output_channel own_column own_columns own_lines own_pixels own_row own_rows own_step own_sum
-own_weight owner packed pair part part_columns part_end partial parts patch patch_column
+lines loaded low low_start low_sums magnitudes middle mma_tiles most next_row offsets order origin
+origins output_channel own_column own_columns own_lines own_pixels own_row own_rows own_step
+own_sum own_weight owner packed pair part part_columns part_end partial parts patch patch_column
 patch_columns patch_first_column patch_first_row patch_line patch_pixels patch_row patch_rows
 patch_size patch_source phase piece pieces pitch pixel place plane previous processors
-product_column product_row rest_lines rest_size result_height result_width right_batch_stride
-right_low_start right_map right_matrices right_parts right_run right_scales right_start
-right_stride right_tile ring ring_bytes round round_end round_first_pixel row row_end row_in_block
-row_scales row_step row_tile row_tiles rows rows_here rows_inside rows_left run runs scales seen
-shared size_here skinny_kernel slot slot_round slot_rounds small source stage stage_pixel
-stage_place stage_size stage_tiles staged stages step steps store_stage stream stride
+product_column product_row resident rest_lines rest_size result_height result_width
+right_batch_stride right_low_start right_map right_matrices right_parts right_run right_scales
+right_start right_stride right_tile ring ring_bytes round round_end round_first_pixel row row_ahead
+row_end row_in_block row_scales row_step row_tile row_tiles rows rows_here rows_inside rows_left
+run runs scales seen shared size_here skinny_kernel slot slot_round slot_rounds small source stage
+stage_pixel stage_place stage_size stage_tiles staged stages step steps store_stage stream stride
 stride_columns stride_rows sums take taken tap target tensor_tiles thread thread_column thread_row
 threads tile tile_column tile_columns tile_depth tile_end tile_first_column tile_first_row tile_row
 tile_rows tiles turn unscale vector visited warp warp_pixels warpgroup warps weight_parts
@@ -49,11 +49,12 @@ weight_scale weight_scaling weights whole wide wide_tiles work
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
 All Any ArgMaximum ArgMinimum ClusterExchange Divisor LineScale LogSumExp Magnitudes Major Maximum
-Mean Minimum MmaOperand Moments Neighbours Parts Pixel Product Run Scaling SteppedDivision Strides
-Sum Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector WeightFragment WideOperand
-access_bytes assert bfloat16 blockDim blockIdx brought_pixel clear_behind cluster_rank cluster_sync
-computed_once convert decrease_registers dim3 divide_up encode_tensor_map errno exchange_columns
-fabsf fence_async_shared few_elements find_few_elements flag_columns flag_position float16 fusegen
+Mean Minimum MmaOperand Moments Neighbours Parts Pixel Product Residency RowsAhead Run Scaling
+SteppedDivision Strides Sum Swizzle TensorMap TensorMapError TensorTiles TileOrder Vector
+WeightFragment WideOperand access_bytes assert bfloat16 blockDim blockIdx brought_pixel
+clear_behind cluster_rank cluster_sync computed_once convert cp_async cp_async_commit cp_async_wait
+decrease_registers dim3 divide_up emulated_resident encode_tensor_map errno exchange_columns fabsf
+fence_async_shared few_elements find_few_elements flag_columns flag_position float16 fusegen
 fusegen_dynamic_shared fusegen_emulator fusegen_emulator_dynamic_shared fusegen_emulator_take_error
 fusegen_tile_shared gridDim grid_of has_clusters has_mma has_wgmma increase_registers int16_t
 int32_t int64_t int8_t is_aligned is_beyond_parts is_beyond_wide_parts is_contiguous is_flagged

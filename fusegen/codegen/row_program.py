@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.invariants import varying
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
+from fusegen.codegen.row_ahead import CopyText, ScalarText
 from fusegen.codegen.row_cache import Slots
 from fusegen.codegen.row_text import (
     PhaseText,
@@ -25,7 +27,15 @@ from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.evaluate import accumulator_dtype
-from fusegen.plan.expressions import Compute, Expression, Literal, PartialStates, Reduced, Size
+from fusegen.plan.expressions import (
+    Compute,
+    Expression,
+    Literal,
+    Load,
+    PartialStates,
+    Reduced,
+    Size,
+)
 from fusegen.plan.kernels.row_program import ColumnSum, Phase, RowProgram
 from fusegen.plan.phases import state_holders
 
@@ -44,7 +54,8 @@ class RowLoop:
     on instead of columns: states and results are arrays, and all that a row needs is computed where
     it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`. With
     `joins`, a phase's states are merged together: each merge costs a barrier. Where `guard` is
-    given, registers hold a row as vectors, which are stored only where it is true.
+    given, registers hold a row as vectors, which are stored only where it is true. The loads in
+    `copies` and `scalars` come ahead.
     """
 
     vector: int
@@ -56,6 +67,8 @@ class RowLoop:
     keeps_sums: bool = True
     joins: bool = False
     guard: str = ""
+    copies: Mapping[Load, CopyText] = field(default_factory=dict)
+    scalars: Mapping[Load, ScalarText] = field(default_factory=dict)
 
     @property
     def takes_vectors(self) -> bool:
@@ -66,7 +79,7 @@ class RowLoop:
 def program_text(program: RowProgram, scope: Scope, how: RowLoop) -> ProgramText:
     """Write a row program in `scope`, whose loop variable is `column`."""
     writer = _Writer(program, scope, how)
-    phases = tuple(writer.phase(phase) for phase in program.phases)
+    phases = writer.refilled([writer.phase(phase) for phase in program.phases])
     values = [(store, writer.row.value(store.value)) for store in program.row_stores]
     row_stores = tuple(
         f"{scope.buffer(s.buffer)}[{scope.text(s.position)}] = "
@@ -82,7 +95,8 @@ def program_text(program: RowProgram, scope: Scope, how: RowLoop) -> ProgramText
         )
         for s in program.states
     )
-    return ProgramText(phases, writer.row.drain(), row_stores, states, tuple(writer.sums))
+    copies = tuple(how.copies[load] for load in writer.last_taken)
+    return ProgramText(phases, writer.row.drain(), row_stores, states, tuple(writer.sums), copies)
 
 
 class _Writer:
@@ -94,9 +108,12 @@ class _Writer:
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
         self.tolerant = program.tolerant
+        self.count = 0  # of phases written
+        self.last_taken: dict[Load, int] = {}  # the last phase that reads what comes ahead
         self.row = Statements(
             scope.names, scope.symbols, self.load, self.load, tolerant=self.tolerant
         )
+        self.row.known |= {load: scalar.name for load, scalar in how.scalars.items()}
 
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
@@ -106,7 +123,14 @@ class _Writer:
         if self.how.across:
             step, first = domain.row, "own_row"
         loop = VectorLoop(
-            scope, step, first, self.how.vector, multiples, self.how.ahead, self.how.guard
+            scope,
+            step,
+            first,
+            self.how.vector,
+            multiples,
+            self.how.ahead,
+            self.how.guard,
+            staged={load: copy.name for load, copy in self.how.copies.items()},
         )
         known = {kept.value: self.how.slots.read(kept, loop) for kept in phase.reads}
         if not self.how.across:
@@ -138,6 +162,8 @@ class _Writer:
         for kept, text in writes:
             element.lines.append(self.how.slots.write(kept, text, loop))
         body = element.drain()
+        self.last_taken |= dict.fromkeys(loop.taken, self.count)
+        self.count += 1
         return PhaseText(
             prelude,
             reductions,
@@ -149,6 +175,17 @@ class _Writer:
             mentions(body, "row"),
             tuple(loop.loads),
             bool(phase.stores or phase.sums),
+        )
+
+    def refilled(self, phases: list[PhaseText]) -> tuple[PhaseText, ...]:
+        """The phases, each with the copies that may start behind it."""
+        calls = {load: f"{copy.bring}(row_ahead, place);" for load, copy in self.how.copies.items()}
+        return tuple(
+            replace(
+                phase,
+                refills=tuple(calls[load] for load, last in self.last_taken.items() if last == n),
+            )
+            for n, phase in enumerate(phases)
         )
 
     def _merging(self, reductions: tuple[ReductionText, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.loops import LoadAhead
 from fusegen.codegen.names import mentions
+from fusegen.codegen.row_ahead import CopyText
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class PhaseText:
     """One pass over the columns: `prelude` is computed once a row, ahead of the loop, and `merging`
     are the statements behind it that bring all threads' states together.
 
-    `stores` tells that it leaves something of each column.
+    `stores` tells that it leaves something of each column. `refills` start the copies of the row
+    that comes ahead into the place of what the phase is the last to have read.
     """
 
     prelude: tuple[str, ...]
@@ -46,6 +48,7 @@ class PhaseText:
     needs_row: bool
     loads: tuple[LoadAhead, ...]
     stores: bool
+    refills: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,14 @@ class SumText:
 @dataclass(frozen=True)
 class ProgramText:
     """A row program's text: its phases, what is computed and stored once a row, its states, its
-    sums over rows."""
+    sums over rows, and which tensors' rows come ahead."""
 
     phases: tuple[PhaseText, ...]
     row_lines: tuple[str, ...]
     row_stores: tuple[str, ...]
     states: tuple[StateText, ...]
     sums: tuple[SumText, ...]
+    copies: tuple[CopyText, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:

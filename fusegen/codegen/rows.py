@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
+from fusegen.codegen.row_ahead import AheadText, copies_of, scalars_of
 from fusegen.codegen.row_cache import RegisterSlots
 from fusegen.codegen.row_program import RowLoop, program_text
 from fusegen.codegen.row_text import ProgramText
@@ -26,7 +27,7 @@ class Slot:
 class FormText:
     """One kernel of the family, and when the launcher takes it; the last has no condition.
 
-    `elements` are the columns that a thread handles at once.
+    `elements` are the columns that a thread handles at once. `ahead` tells of rows that come ahead.
     """
 
     suffix: str
@@ -36,6 +37,7 @@ class FormText:
     program: ProgramText
     slots: tuple[Slot, ...]
     condition: str
+    ahead: AheadText | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class RowText:
         """Whether a form needs the device to have clusters."""
         return any(form.plan.mapping is RowMapping.CLUSTER for form in self.forms)
 
+    @property
+    def uses_rows_ahead(self) -> bool:
+        """Whether in one of its forms rows come ahead."""
+        return any(form.ahead for form in self.forms)
+
 
 def rows_text(plan: RowPlan) -> RowText:
     """Fill the skeleton from the plan."""
@@ -106,6 +113,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         Slot(scope.names.fresh(f"cache_{number}"), compute_type(dtype))
         for number, dtype in enumerate(form.program.slots)
     )
+    scalars = scalars_of(form, plan.program.domain, scope)
     how = RowLoop(
         vector=plan.vector,
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
@@ -115,16 +123,25 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         across=form.mapping is RowMapping.OUTER,
         keeps_sums=form.most_columns is not None,
         joins=form.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER),
+        copies=copies_of(form, plan.program.domain, scope),
+        scalars=scalars,
     )
     program = program_text(form.program, scope, how)
     mapping = form.mapping.name.lower()
     suffix = f"_{mapping}" if form.most_columns is not None else "_looping"
     elements = form.steps * plan.vector
-    condition = "" if is_last else _condition(form)
-    return FormText(suffix, form, mapping, elements, program, slots, condition)
+    condition = "" if is_last else _condition(form, plan)
+    if form.ahead is None:
+        return FormText(suffix, form, mapping, elements, program, slots, condition)
+    used = tuple(scalar for scalar in scalars.values() if program.needs(scalar.name))
+    ahead = AheadText(form.ahead.rows, form.ahead_bytes, program.copies, used)
+    return FormText("_ahead", form, mapping, elements, program, slots, condition, ahead)
 
 
-def _condition(form: RowForm) -> str:
+def _condition(form: RowForm, plan: RowPlan) -> str:
+    if form.ahead is not None:
+        # With a row a block, none has another to bring, and smaller blocks share the device better.
+        return "resident > 0" if plan.blocks else "resident > 0 && rows > resident"
     conditions = [] if form.is_exact else [f"columns <= {form.most_columns}"]
     if form.mapping is RowMapping.CLUSTER:
         conditions.append("has_clusters()")

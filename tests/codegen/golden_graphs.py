@@ -99,12 +99,18 @@ def _dropout() -> Graph:
     return graph([x, seed], dropped, name="GeluDropout")
 
 
+def _rows_ahead() -> Graph:
+    x = value("x", "batch", 40000, dtype=DType.BFLOAT16)
+    return graph([x], softmax(gelu(x)), name="GeluSoftmax")
+
+
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
     "joined": _joined,
     "dropout": _dropout,
     "layer_norm": _layer_norm,
     "softmax": _softmax,
+    "rows_ahead": _rows_ahead,
     "columns": _columns,
     "split_mean": _split_sum,
     "convolution": _convolution,

@@ -7,7 +7,7 @@ from enum import Enum
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.expressions import Expression
+from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.row_program import RowProgram
 
@@ -24,8 +24,21 @@ class RowMapping(Enum):
 # Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
 BUSY_THREADS = 1024
 BUSY_BYTES = 128
+# What one copy brings (PTX ISA, "cp.async" with the cache operator .cg).
+COPY_BYTES = 16
 # Where a thread keeps sums over rows beside a row: 128 registers each.
 SUMMING_THREADS = 512
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a thread copies to shared memory of the `rows` that come next, while it works on one:
+    its own vectors of `loads`, 16 bytes each. It alone reads them back, so no barrier is needed.
+    Of the next row alone it loads the numbers `scalars`, one of each a row, to registers."""
+
+    rows: int
+    loads: tuple[Load, ...]
+    scalars: tuple[Load, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,8 @@ class RowForm:
     neighbouring blocks are a cluster. A thread handles `steps` vectors of neighbouring columns
     at once, in registers: its whole share of a row of at most `most_columns`, so that what one
     phase keeps for the next stays there. `is_exact` tells that every row fills all of them.
+    With `ahead` the grid has as many blocks or clusters as the device runs at once, and each works
+    through its rows, which come ahead; only whole vectors of packed tensors can be copied so.
     """
 
     program: RowProgram
@@ -45,6 +60,7 @@ class RowForm:
     steps: int
     most_columns: int | None = None
     is_exact: bool = False
+    ahead: Ahead | None = None
 
     @property
     def rows_a_block(self) -> int:
@@ -67,6 +83,13 @@ class RowForm:
     def cluster(self) -> int:
         """How many blocks share a row."""
         return max(1, self.lanes // self.threads)
+
+    @property
+    def ahead_bytes(self) -> int:
+        """The shared memory of a block for rows that come ahead."""
+        if self.ahead is None:
+            return 0
+        return self.ahead.rows * len(self.ahead.loads) * self.steps * self.threads * COPY_BYTES
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,10 @@ from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
 # Blocks beyond those that are busy at once, as a factor, that may be needed for each thread to
 # meet the same columns in every row.
 MOST_WAVES = 4
-# Multiprocessors that share a cluster come in lots of at least so many; those beyond stay idle.
-CLUSTER_PROCESSORS = 16
+# Multiprocessors that share a cluster of two blocks, or of more, come in lots of so many; those
+# beyond stay idle. Of 132, clusters of 4 and 8 get 120 (cudaOccupancyMaxActiveClusters, H200).
+PAIR_PROCESSORS = 16
+CLUSTER_PROCESSORS = 24
 
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
@@ -167,7 +169,8 @@ def _blocks(form: RowForm, slots: int, context: Context) -> int:
     between one row of the first dims and the next again and again."""
     processors = context.device.processors
     if form.cluster > 1:
-        processors = processors // CLUSTER_PROCESSORS * CLUSTER_PROCESSORS // form.cluster
+        lot = PAIR_PROCESSORS if form.cluster == 2 else CLUSTER_PROCESSORS
+        processors = processors // lot * lot // form.cluster
     wanted = processors * max(1, SUMMING_THREADS // form.threads)
     step = slots // gcd(slots, form.rows_a_block)
     blocks = -(-wanted // step) * step

@@ -13,6 +13,7 @@ from fusegen.plan.group import Context
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping
 from fusegen.plan.phases import loads_of
+from fusegen.plan.strategies import rows_ahead
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
 
 WARP = 32
@@ -31,6 +32,13 @@ KEPT_BYTES = BUSY_BYTES
 # against 0.28).
 SUMMING_BYTES = 3 * KEPT_BYTES
 SUMMING_COLUMNS = 16
+# Rows of more columns than that come ahead where their elements have 16 bits, by blocks of so many
+# threads or clusters of those; None leaves the form out. With sums over rows: from as many columns.
+AHEAD_ABOVE: int | None = 16384
+AHEAD_THREADS = 1024
+SUMMING_AHEAD_ABOVE: int | None = 1024
+# The least columns that each thread may keep in the former: with 16 they were slower.
+AHEAD_COLUMNS = 32
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
@@ -51,7 +59,8 @@ class Layout:
     columns there are.
 
     Neighbouring threads take neighbouring vectors of a row or, with `is_outer`, neighbouring rows.
-    `lanes` threads share a row of that length.
+    `lanes` threads share a row of that length. A block can have `shared_memory` for rows that come
+    ahead.
     """
 
     rows: int
@@ -60,6 +69,7 @@ class Layout:
     is_outer: bool
     vector: int
     lanes: int
+    shared_memory: int = 0
 
     @staticmethod
     def of(program: RowProgram, context: Context) -> Layout:
@@ -85,7 +95,8 @@ class Layout:
         if columns <= WARP_COLUMNS:
             return Layout(rows, columns, is_fixed, False, vector, min(wanted, WARP))
         lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
-        return Layout(rows, columns, is_fixed, False, vector, lanes)
+        room = context.device.shared_memory
+        return Layout(rows, columns, is_fixed, False, vector, lanes, room)
 
     @staticmethod
     def of_lanes(program: RowProgram, context: Context, lanes: int) -> Layout:
@@ -123,10 +134,43 @@ class Layout:
         elif not keeping.slots:
             ways = ways[:1]
         forms = [self._whole(keeping, way) for way in ways]
+        ahead = self._ahead(keeping, most)
         if self.is_fixed and forms and forms[0].mapping is not RowMapping.CLUSTER:
-            return tuple(forms)
+            return (*ahead, *forms)
         lanes = MOST_OUTER_LANES if self.is_outer else self._loop_lanes
-        return (*forms, replace(self, lanes=lanes).looping(streaming))
+        return (*ahead, *forms, replace(self, lanes=lanes).looping(streaming))
+
+    def _ahead(self, keeping: RowProgram, most: int) -> tuple[RowForm, ...]:
+        """The form in which rows come ahead, where it is worth it."""
+        above = SUMMING_AHEAD_ABOVE if keeping.sums else AHEAD_ABOVE
+        if above is None or not self.is_fixed or self.is_outer or self.columns <= above:
+            return ()
+        ways = self._summing_ahead_ways(most) if keeping.sums else self._ahead_ways(most)
+        for way in ways:
+            if way.lanes * way.most < self.columns:
+                continue
+            form = self._whole(keeping, way)
+            ahead = rows_ahead.ahead_of(keeping, form, self.vector, self.shared_memory)
+            return (replace(form, ahead=ahead),) if ahead else ()
+        return ()
+
+    def _ahead_ways(self, most: int) -> Iterator[_Way]:
+        """The same where rows come ahead: each block fills a multiprocessor."""
+        if most < AHEAD_COLUMNS:
+            return
+        yield _Way(RowMapping.BLOCK, AHEAD_THREADS, AHEAD_THREADS, most)
+        for blocks in (2, 4, WIDEST_CLUSTER):
+            yield _Way(RowMapping.CLUSTER, blocks * AHEAD_THREADS, AHEAD_THREADS, most)
+
+    def _summing_ahead_ways(self, most: int) -> Iterator[_Way]:
+        """The same where threads keep sums over rows, too."""
+        for way in self._summing_ways(most):
+            if way.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER):
+                yield way
+        if most <= SUMMING_COLUMNS:
+            for blocks in (4, WIDEST_CLUSTER):
+                lanes = blocks * SUMMING_THREADS
+                yield _Way(RowMapping.CLUSTER, lanes, SUMMING_THREADS, most)
 
     @property
     def _loop_lanes(self) -> int:

@@ -1,0 +1,93 @@
+"""The text for rows that come ahead: copies to shared memory, and what is read back from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import compute_type, loaded, storage_type
+from fusegen.codegen.scope import Scope
+from fusegen.ir.integers import Integer, Symbol
+from fusegen.plan.evaluate import Domain
+from fusegen.plan.expressions import Load
+from fusegen.plan.kernels.rows import RowForm
+
+ROW = "row_ahead"
+NEXT_ROW = "next_row"
+
+
+@dataclass(frozen=True)
+class CopyText:
+    """One tensor whose rows come ahead: its `RowsAhead` variable, the type of an element, where the
+    row `row_ahead` stands in memory from `first_column` on, and the function that starts the copies
+    of such a row: `bring(row_ahead, place)`."""
+
+    name: str
+    type: str
+    source: str
+    bring: str
+
+
+@dataclass(frozen=True)
+class ScalarText:
+    """One number a row: the variables for the row at hand and the next one, their type, its value
+    in the row `next_row`, and the function that gives it: `fetch(next_row)`."""
+
+    name: str
+    next: str
+    fetch: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
+class AheadText:
+    """What the skeleton needs of rows that come ahead: how many, their bytes, and what of them."""
+
+    rows: int
+    bytes: int
+    copies: tuple[CopyText, ...]
+    scalars: tuple[ScalarText, ...]
+
+
+def copies_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, CopyText]:
+    """The text of each load that comes ahead."""
+    if form.ahead is None:
+        return {}
+    row, column = domain.row.alone, domain.column.alone
+    ahead, first = Symbol(ROW, row.extent), Symbol("first_column", column.extent)
+    scope.symbols[ahead], scope.symbols[first] = ROW, "first_column"
+    at = {row: Integer.of_atom(ahead), column: Integer.of_atom(first)}
+    made = {}
+    for load in form.ahead.loads:
+        name = scope.buffer(load.buffer)
+        address = scope.address(load, at)
+        source = f"{name} + ({address})" if "?" in address else f"{name} + {address}"
+        made[load] = CopyText(
+            scope.names.fresh(f"{name}_ahead"),
+            storage_type(load.buffer.dtype),
+            source,
+            scope.names.fresh(f"bring_{name}"),
+        )
+    return made
+
+
+def scalars_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, ScalarText]:
+    """The text of each number that is loaded a row ahead."""
+    if form.ahead is None:
+        return {}
+    row = domain.row.alone
+    after = Symbol(NEXT_ROW, row.extent)
+    scope.symbols[after] = NEXT_ROW
+    made = {}
+    for load in form.ahead.scalars:
+        name = scope.buffer(load.buffer)
+        address = scope.address(load, {row: Integer.of_atom(after)})
+        made[load] = ScalarText(
+            scope.names.fresh(f"{name}_of_row"),
+            scope.names.fresh(f"{name}_of_next"),
+            scope.names.fresh(f"fetch_{name}"),
+            compute_type(load.dtype),
+            loaded(f"{name}[{address}]", load.dtype),
+        )
+    return made

@@ -1,0 +1,71 @@
+"""Which rows come ahead: what a block copies to shared memory while it works on another row."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import DType
+from fusegen.plan.access import Access, access
+from fusegen.plan.expressions import Expression, Load, Reduced, Select
+from fusegen.plan.kernels.row_program import RowProgram
+from fusegen.plan.kernels.rows import COPY_BYTES, Ahead, RowForm
+
+# The types of what is copied ahead. Rows of 32 bits gain less: see docs/notes/memory-bound.md.
+DTYPES: tuple[DType, ...] = (DType.FLOAT16, DType.BFLOAT16)
+# The most rows that are under way at once.
+MOST_ROWS = 2
+# The most numbers of a row that are loaded ahead: each takes a register.
+MOST_SCALARS = 4
+# Shared memory of a multiprocessor that is left to reductions and to what CUDA keeps of a block.
+RESERVED_BYTES = 16 * 1024
+
+
+def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int) -> Ahead | None:
+    """What a kernel of this form should copy ahead, given the shared memory of a multiprocessor;
+    None where nothing is fit for it, or where not even a row has room."""
+    room = (shared_memory - RESERVED_BYTES) // form.least_blocks
+    one = form.steps * form.threads * COPY_BYTES
+    loads = _loads(program, vector)[: room // one]
+    if not loads:
+        return None
+    scalars = _scalars(program)[:MOST_SCALARS]
+    return Ahead(min(MOST_ROWS, room // (one * len(loads))), loads, scalars)
+
+
+def _loads(program: RowProgram, vector: int) -> tuple[Load, ...]:
+    """What differs from row to row and is read as whole vectors of 16 bytes, in the order in which
+    phases read it."""
+    domain = program.domain
+    found: dict[Load, None] = {}
+    for phase in program.phases:
+        for load in _certain_loads(phase.roots):
+            moves = domain.row.alone in load.offset.symbols()
+            way = access(load.offset, domain.column, vector, (domain.columns,))
+            fits = load.dtype in DTYPES and load.dtype.itemsize * vector == COPY_BYTES
+            if moves and fits and way is Access.CONTIGUOUS:
+                found[load] = None
+    return tuple(found)
+
+
+def _scalars(program: RowProgram) -> tuple[Load, ...]:
+    """What is read once a row: a saved mean, say."""
+    row, column = program.domain.row.alone, program.domain.column.alone
+    loads = (load for phase in program.phases for load in _certain_loads(phase.roots))
+    moving = (load for load in loads if row in load.offset.symbols())
+    return tuple(dict.fromkeys(load for load in moving if column not in load.symbols))
+
+
+def _certain_loads(roots: tuple[Expression, ...]) -> list[Load]:
+    """The loads below `roots`, but for those that only one side of a selection needs, which may lie
+    outside their tensors, and those of earlier phases."""
+    found: list[Load] = []
+    seen: set[Expression] = set()
+    stack = list(reversed(roots))
+    while stack:
+        expression = stack.pop()
+        if expression in seen:
+            continue
+        seen.add(expression)
+        if isinstance(expression, Load):
+            found.append(expression)
+        if not isinstance(expression, (Select, Reduced)):
+            stack.extend(reversed(expression.arguments))
+    return found
