@@ -260,14 +260,15 @@ def test_planted_faults_are_found(
 def test_who_takes_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixed rows of 16 bits that are long, and of whole vectors; one constant leaves it out."""
 
-    def takes(width: int | str, dtype: DType = DType.BFLOAT16) -> bool:
-        x = value("x", "n", width, dtype=dtype)
+    def takes(width: int | str, dtype: DType = DType.BFLOAT16, rows: int | str = "n") -> bool:
+        x = value("x", rows, width, dtype=dtype)
         plan = row_plan(planned(graph([x], apply("softmax", x, dim=1))))
         return any(form.ahead for form in plan.forms)
 
     assert takes(32768) and takes(262144)
     assert not takes(16384) and not takes(32764) and not takes("width")
     assert not takes(32768, DType.FLOAT32) and not takes(262144 + 8)
+    assert takes(65536, rows=67) and not takes(65536, rows=66)  # two blocks a row of 132
     monkeypatch.setattr(row_forms, "AHEAD_ABOVE", None)
     assert not takes(32768)
 

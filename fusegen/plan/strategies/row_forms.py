@@ -9,6 +9,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.cost import Device
 from fusegen.plan.group import Context
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping
@@ -59,8 +60,7 @@ class Layout:
     columns there are.
 
     Neighbouring threads take neighbouring vectors of a row or, with `is_outer`, neighbouring rows.
-    `lanes` threads share a row of that length. A block can have `shared_memory` for rows that come
-    ahead.
+    `lanes` threads share a row of that length. With a `device`, rows may come ahead.
     """
 
     rows: int
@@ -69,7 +69,7 @@ class Layout:
     is_outer: bool
     vector: int
     lanes: int
-    shared_memory: int = 0
+    device: Device | None = None
 
     @staticmethod
     def of(program: RowProgram, context: Context) -> Layout:
@@ -95,8 +95,7 @@ class Layout:
         if columns <= WARP_COLUMNS:
             return Layout(rows, columns, is_fixed, False, vector, min(wanted, WARP))
         lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
-        room = context.device.shared_memory
-        return Layout(rows, columns, is_fixed, False, vector, lanes, room)
+        return Layout(rows, columns, is_fixed, False, vector, lanes, context.device)
 
     @staticmethod
     def of_lanes(program: RowProgram, context: Context, lanes: int) -> Layout:
@@ -143,14 +142,17 @@ class Layout:
     def _ahead(self, keeping: RowProgram, most: int) -> tuple[RowForm, ...]:
         """The form in which rows come ahead, where it is worth it."""
         above = SUMMING_AHEAD_ABOVE if keeping.sums else AHEAD_ABOVE
-        if above is None or not self.is_fixed or self.is_outer or self.columns <= above:
+        if above is None or self.device is None or not self.is_fixed or self.columns <= above:
             return ()
+        rows = keeping.domain.rows.constant
         ways = self._summing_ahead_ways(most) if keeping.sums else self._ahead_ways(most)
         for way in ways:
             if way.lanes * way.most < self.columns:
                 continue
             form = self._whole(keeping, way)
-            ahead = rows_ahead.ahead_of(keeping, form, self.vector, self.shared_memory)
+            if rows is not None and rows * form.cluster <= self.device.processors:
+                return ()  # no block ever has another row
+            ahead = rows_ahead.ahead_of(keeping, form, self.vector, self.device.shared_memory)
             return (replace(form, ahead=ahead),) if ahead else ()
         return ()
 

@@ -204,7 +204,9 @@ def row_plan(
     parts: int = 1,
 ) -> RowPlan:
     hints, device = context.hints, context.device
-    form = next(f for f in forms if f.most_columns is None or f.most_columns >= layout.columns)
+    form, *others = (f for f in forms if (f.most_columns or layout.columns) >= layout.columns)
+    if form.ahead and others[0].most_columns:
+        form = others[0]  # what few rows get, of which it matters how many blocks there are
     program = form.program
     work = row_work(program, hints)
     blocks = -(-hints.value(program.domain.rows) // form.rows_a_block) * form.cluster * parts
