@@ -14,9 +14,10 @@
 
 #ifdef FUSEGEN_EMULATE
 
-// How many blocks, or clusters of `cluster_blocks`, of `kernel` (parenthesise it when it has several
-// template arguments) the current device runs at once: 0 where it cannot run even one, or no copies
-// that do not wait. `block` threads and `shared_bytes` of dynamic memory must be constants.
+// How many blocks, or clusters of `cluster_blocks`, of `kernel` (parenthesise it when it has
+// several template arguments) the current device runs at once: 0 where it cannot run even one, or
+// has no copies that do not wait. `block` threads and `shared_bytes` of dynamic memory must be
+// constants.
 #define FUSEGEN_RESIDENT(kernel, block, cluster_blocks, shared_bytes) \
     (::fusegen::emulated_resident(block, cluster_blocks))
 
@@ -41,8 +42,8 @@ inline int64_t emulated_resident(int64_t block, int64_t cluster_blocks) {
 
 namespace fusegen {
 
-// How many blocks or clusters of one kernel each device runs at once. Remembered, since to ask takes
-// as long as a launch.
+// How many blocks or clusters of one kernel each device runs at once. Remembered, since to ask
+// takes as long as a launch.
 class Residency {
 public:
     template <class Kernel>
@@ -58,7 +59,6 @@ public:
             }
         }
         const int count = asked(kernel, device, block, cluster_blocks, shared_bytes);
-        cudaGetLastError();  // a device that cannot is no fault
         if (device < known_devices) {
             counts_[device].store(count + 1, std::memory_order_relaxed);
         }
@@ -71,18 +71,34 @@ private:
         if (!has_mma() || (cluster_blocks > 1 && !has_clusters())) {
             return 0;
         }
-        if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 shared_bytes) != cudaSuccess) {
-            return 0;
-        }
         int count = 0;
-        if (cluster_blocks == 1) {
-            int processors = 0;
-            cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-            const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                &count, kernel, block, static_cast<std::size_t>(shared_bytes));
-            return error == cudaSuccess ? count * processors : 0;
+        cudaError_t error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+        if (error == cudaSuccess) {
+            error = cluster_blocks == 1
+                        ? blocks(count, kernel, device, block, shared_bytes)
+                        : clusters(count, kernel, block, cluster_blocks, shared_bytes);
         }
+        if (error == cudaSuccess) {
+            return count;
+        }
+        cudaGetLastError();  // takes the error back: a device with less memory is no fault
+        return 0;
+    }
+
+    template <class Kernel>
+    static cudaError_t blocks(int& count, Kernel* kernel, int device, int block, int shared_bytes) {
+        int processors = 0;
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+        const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &count, kernel, block, static_cast<std::size_t>(shared_bytes));
+        count *= processors;
+        return error;
+    }
+
+    template <class Kernel>
+    static cudaError_t clusters(int& count, Kernel* kernel, int block, int cluster_blocks,
+                                int shared_bytes) {
         cudaLaunchAttribute cluster{};
         cluster.id = cudaLaunchAttributeClusterDimension;
         cluster.val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
@@ -92,8 +108,7 @@ private:
         config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
         config.attrs = &cluster;
         config.numAttrs = 1;
-        const cudaError_t error = cudaOccupancyMaxActiveClusters(&count, kernel, &config);
-        return error == cudaSuccess ? count : 0;
+        return cudaOccupancyMaxActiveClusters(&count, kernel, &config);
     }
 
     static constexpr int known_devices = 16;
@@ -108,8 +123,8 @@ private:
 
 namespace fusegen {
 
-// A thread's vectors of the rows of one tensor that are under way, `steps` of each row: those of all
-// threads lie side by side in shared memory.
+// A thread's vectors of the rows of one tensor that are under way, `steps` of each row: those of
+// all threads lie side by side in shared memory.
 template <class T, int vector, int steps, int threads>
 class RowsAhead {
 public:
