@@ -186,7 +186,7 @@ class _Writer:
     def of(
         plan: ModulePlan, launchers: Mapping[str, Signature], operator: str, *, chooses: bool
     ) -> _Writer:
-        names = Names({operator, *SKELETON})
+        names = Names({operator, *SKELETON, *(f"launch_{name}" for name in launchers)})
         buffers = (*plan.arguments, *plan.results, *plan.workspaces)
         variables = {buffer.name: names.fresh(buffer.name) for buffer in buffers}
         found = {

@@ -148,6 +148,7 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
     integers = (domain.row, domain.column, domain.columns, axes.images, axes.height, axes.width)
     sizes = (axes.input_height, axes.input_width)
     scope = Scope.of(
+        plan.name,
         (plan.input, plan.weight, *plan.values),
         plan.written,
         (*integers, *sizes, *stored_integers(plan.stores)),

@@ -30,7 +30,9 @@ class ElementwiseText:
 
 def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     """Fill the skeleton from the plan."""
-    scope = Scope.of(plan.values, plan.written, stored_integers(plan.stores), (plan.count,))
+    scope = Scope.of(
+        plan.name, plan.values, plan.written, stored_integers(plan.stores), (plan.count,)
+    )
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
     load = scalar_load(scope)
     statements = Statements(scope.names, loop.scope.symbols, loop.load, load, choice=loop.choice)

@@ -73,10 +73,12 @@ RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 
 @dataclass
 class Names:
-    """Hands out names for one scope; `taken` names are never given again, `reserved` ones never."""
+    """Hands out names for one scope; `taken` names are never given again, `reserved` ones never,
+    nor what the functions of the scope's `kernel`, if it has one, may be called."""
 
     taken: set[str] = field(default_factory=set)
     reserved: frozenset[str] = RESERVED
+    kernel: str | None = None
 
     def fresh(self, wanted: str) -> str:
         """`wanted` made a C identifier, with a number where it is taken or reserved."""
@@ -84,10 +86,15 @@ class Names:
         if len(stem) > 1 and stem.isupper():
             stem = stem.lower()  # what is all capitals might be a macro
         name, number = stem, 2
-        while name in self.taken or name in self.reserved:
+        while name in self.taken or name in self.reserved or self._is_function(name):
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
         return name
+
+    def _is_function(self, name: str) -> bool:
+        """Whether a kernel may have the name: `conv_kernel`, `conv_ahead_kernel`."""
+        kernel = self.kernel
+        return kernel is not None and name.startswith(kernel) and name.endswith("_kernel")
 
 
 def identifier(text: str) -> str:

@@ -67,8 +67,8 @@ def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
     values = plan.values
-    scope = Scope.of(values, epilogue.written, product_integers(plan))
-    host = Scope.of(values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
+    scope = Scope.of(plan.name, values, epilogue.written, product_integers(plan))
+    host = Scope.of(plan.name, values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
     accumulator = compute_type(plan.accumulator)
     load = scalar_load(scope)
     lines: tuple[str, ...] = ()
@@ -141,4 +141,6 @@ def _inner_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scop
     """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
     whose own operands come otherwise."""
     written = (*plan.epilogue.written, *workspaces)
-    return Scope.of(plan.epilogue.values, written, product_integers(plan), is_packed=True)
+    return Scope.of(
+        plan.name, plan.epilogue.values, written, product_integers(plan), is_packed=True
+    )

@@ -87,7 +87,7 @@ def rows_text(plan: RowPlan) -> RowText:
     stores = [s for p in plan.program.phases for s in p.stores] + [*plan.program.row_stores]
     integers = (domain.row, domain.rows, domain.column, domain.columns)
     scope = Scope.of(
-        plan.values, plan.program.written, (*integers, *stored_integers(tuple(stores)))
+        plan.name, plan.values, plan.program.written, (*integers, *stored_integers(tuple(stores)))
     )
     return RowText(
         KernelText.of(plan, scope),

@@ -33,6 +33,7 @@ class Scope:
 
     @staticmethod
     def of(
+        kernel: str,
         values: tuple[Expression, ...],
         stores: tuple[Buffer, ...],
         integers: tuple[Integer, ...],
@@ -40,10 +41,10 @@ class Scope:
         *,
         is_packed: bool = False,
     ) -> Scope:
-        """The scope of a kernel that computes `values` into `stores`; `integers` are all further
-        expressions its text contains, `host_integers` those of the launcher's. One that
-        `is_packed` is launched for contiguous tensors only, and takes no strides."""
-        names = Names()
+        """The scope of a kernel of that name, that computes `values` into `stores`; `integers` are
+        all further expressions its text contains, `host_integers` those of the launcher's. One
+        that `is_packed` is launched for contiguous tensors only, and takes no strides."""
+        names = Names(kernel=kernel)
         loads: dict[Buffer, None] = {}
         strided: dict[Buffer, None] = {}
         found: list[Integer] = list(integers)

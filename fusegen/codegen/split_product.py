@@ -81,7 +81,7 @@ def _preparation(
 ) -> PreparationText:
     axes, load = plan.axes, operand.load
     integers = (axes.batch, line, axes.depth, axes.depths, operand.batches, operand.lines)
-    scope = Scope.of((load,), (operand.parts, operand.scales), integers)
+    scope = Scope.of(plan.name, (load,), (operand.parts, operand.scales), integers)
     strided = load.buffer in scope.strided
     return PreparationText(
         name,

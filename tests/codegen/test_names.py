@@ -105,6 +105,27 @@ def test_names_that_are_taken_mean_the_users_values() -> None:
     torch.testing.assert_close(run(one, tensors, check=True)[0], expected)
 
 
+@pytest.mark.parametrize("family", ["elementwise", "rows", "product", "split product"])
+def test_tensors_may_have_the_names_of_kernels(family: str) -> None:
+    def plan(names: list[str]) -> ModulePlan:
+        size = 1024 if family == "split product" else 8
+        inputs = [value(name, size, size) for name in names]
+        last = chain(inputs[2:], ["y"])
+        if "product" in family:
+            right = apply("transpose", inputs[1], dim0=0, dim1=1)
+            last = apply("add", apply("matmul", inputs[0], right), last)
+        if family == "rows":
+            last = apply("softmax", last, dim=1)
+        return planned(graph(inputs, last))
+
+    (step,) = plan(["a", "b", "c", "d"]).steps
+    functions = ["kernel", "few_kernel", "block_kernel", "split_left_kernel"]
+    names = [f"{step.name}_0_{function}" for function in functions]  # the first that is compiled
+    for found in map(plan, (names, names[::-1])):
+        assert [same.name for same in found.steps] == [step.name]
+        compiles([found])
+
+
 @pytest.mark.parametrize("family", ["elementwise", "rows", "product"])
 def test_sizes_may_have_the_names_of_loop_variables(family: str) -> None:
     for names in (("row", "column"), ("index", "first"), ("depth", "batch_index"), ("rows", "n")):

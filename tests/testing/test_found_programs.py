@@ -186,6 +186,13 @@ FOUND = {
         "input x: [n, 4]\n    norm = BatchNorm1d(4)\n    return norm(x)",
         Case("bfloat16", {"n": 0}, training=True),
     ),
+    # The launcher's argument hid the kernel, and the binding's the launcher.
+    "the name of a kernel": (
+        "input x: [n, 32, h, 5]\n    input launch_y: [n, 7]\n"
+        "    v_kernel = Parameter([8, 32, 2, 2])\n    v = conv2d(x, v_kernel)\n"
+        "    y = exp(launch_y)\n    return v, y",
+        Case("float16", {"n": 2, "h": 5}),
+    ),
 }
 
 
