@@ -57,6 +57,10 @@ class Case:
         elif self.kind == "joined last":
             y = apply("add", apply("softmax", active, dim=1), other)
             inputs = [x, other]
+        elif self.kind == "both kept":  # as in the backward of a softmax
+            total = apply("sum", apply("mul", active, other), dim=1, keepdim=True)
+            y = apply("mul", active, apply("sub", other, total))
+            inputs = [x, other]
         else:
             y, inputs = apply("softmax", active, dim=1), [x]
         return graph(inputs, apply("silu", y))
@@ -72,6 +76,7 @@ CASES = (
     Case("joined first", 24584, 1, tensors=2),
     Case("joined last", 40000, 2, tensors=2),
     Case("layer norm", 131064, 4),
+    Case("both kept", 30000, 2, tensors=2),
 )
 
 

@@ -38,8 +38,8 @@ SUMMING_COLUMNS = 16
 AHEAD_ABOVE: int | None = 16384
 AHEAD_THREADS = 1024
 SUMMING_AHEAD_ABOVE: int | None = 1024
-# The least columns that each thread may keep in the former: with 16 they were slower.
-AHEAD_COLUMNS = 32
+# The least columns that each thread may keep in the former.
+AHEAD_COLUMNS = 16
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
