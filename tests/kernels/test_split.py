@@ -240,6 +240,24 @@ def test_lines_of_few_elements_meet_what_is_not_a_number() -> None:
     assert expected[:, [2, 3, 6]].isnan().all()
 
 
+@pytest.mark.parametrize("is_few", [False, True], ids=["many elements", "few elements"])
+@pytest.mark.parametrize("second", [0.5, float("inf"), float("nan")])
+def test_infinities_where_the_other_lines_are_greatest(is_few: bool, second: float) -> None:
+    """An infinity times each row's greatest element is infinite, unless what is 0 in the rows meets
+    a `second` one or a NaN."""
+    x, _ = normal(10)
+    x[:, 5], x[:, 7] = 10 * x[:, 5].sign(), 0.0
+    x = torch.where(torch.arange(K) % 97 == 5, x, 0.0) if is_few else x
+    # Of so many columns the others leave the tile to the parts.
+    w = torch.randn(128, K, generator=torch.Generator().manual_seed(11))
+    w[2, 5], w[2, 7] = float("inf"), second
+    (actual,) = kernels()["plain"](x, w, check=True)
+    signs = x[:, 5] * float("inf")
+    expected = signs if second == 0.5 else torch.full_like(signs, float("nan"))
+    assert torch.equal(actual[:, 2].nan_to_num(1.0), expected.nan_to_num(1.0))
+    assert actual[:, 3:].isfinite().all()
+
+
 def test_special_values_are_those_of_float32() -> None:
     x, w = normal(5)
     x[1, 7], x[2, 8], x[3, 9] = float("inf"), float("nan"), 3e38

@@ -186,14 +186,15 @@ __device__ __forceinline__ bool is_below_loss(float product, const LineScale& le
 }
 
 // Whether a product that is below the sum of its lines' losses is right all the same: `left` and
-// `right` are the high parts of the two lines.
+// `right` are the high parts of the two lines. Nothing outweighs an infinite loss, not even an
+// infinity in the line: its low part is no number.
 __device__ __forceinline__ bool outweighs_loss(const LineScale& left_scale,
                                                const LineScale& right_scale, const float16* left,
                                                const float16* right) {
     constexpr float least_greatest = 16384.0f;  // 2^14
     const float loss = left_scale.loss + right_scale.loss;
-    return least_greatest * fabsf(to_float(right[left_scale.greatest_at()])) >= loss ||
-           least_greatest * fabsf(to_float(left[right_scale.greatest_at()])) >= loss;
+    return least_greatest * fabsf(to_float(right[left_scale.greatest_at()])) > loss ||
+           least_greatest * fabsf(to_float(left[right_scale.greatest_at()])) > loss;
 }
 
 // The tile of the split form. It has marks that tell which of its products are to be computed again:
