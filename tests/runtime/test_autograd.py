@@ -71,6 +71,26 @@ def test_gradients_of_any_layout(target: Target, name: str) -> None:
 
 
 @TARGETS
+def test_a_batch_of_gradients(target: Target) -> None:
+    """As for rows of a Jacobian; what is saved serves each of them, and the next call."""
+
+    def use(module: nn.Module) -> list[Tensor]:
+        x = inputs().requires_grad_()
+        y = module(x)
+        incoming = torch.randn(3, *y.shape, generator=generator())
+        leaves = [x, *module.parameters()]
+
+        def grad(**given: bool) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(y, leaves, incoming, is_grads_batched=True, **given)
+
+        first, second = grad(retain_graph=True), grad()
+        assert all(map(torch.equal, first, second))
+        return [*first]
+
+    both(target, use)
+
+
+@TARGETS
 def test_several_consumers_and_accumulation(target: Target) -> None:
     """The result is used twice, an input twice, and gradients add up over two backwards."""
 

@@ -172,6 +172,19 @@ def test_saved_values_are_dropped_once_they_are_read(monkeypatch: pytest.MonkeyP
     assert all(map(torch.equal, held, values))
 
 
+def test_compiled_autograd_drops_nothing() -> None:
+    """It makes a function of the backward, which cannot empty what it is given."""
+    ours, plain = pair(Target.EMULATE)
+    x, again = inputs().requires_grad_(), inputs().requires_grad_()
+    loss = ours(x).square().sum()
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        torch.compile(loss.backward, backend="aot_eager")()
+    plain(again).square().sum().backward()
+    assert closeness(x.grad, again.grad) <= 100
+    for a, b in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert closeness(a.grad, b.grad) <= 100
+
+
 def test_nothing_is_saved_without_a_need() -> None:
     """Without gradients the plain operator runs: there is no forward to load."""
     module = load(CHAIN)(columns=8)
