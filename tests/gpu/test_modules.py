@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
@@ -14,6 +16,12 @@ model Chain:
     linear = Linear(64, 96)
     norm = GroupNorm(6, 96)
     return x |> linear |> norm |> relu
+"""
+PRODUCT = """\
+model Product:
+    input x: [rows, 1024]
+    linear = Linear(1024, 1024, bias=False)
+    return linear(x)
 """
 TOLERANCE = 1e-5  # in float32, of values around 1 that are sums of 64 products of order 0.1
 
@@ -47,6 +55,27 @@ def test_side_stream_behind_a_slow_kernel() -> None:
         y = chain(x)
     torch.cuda.synchronize()
     assert torch.allclose(y, expected, atol=TOLERANCE)
+
+
+@pytest.mark.gpu
+def test_a_thread_that_has_not_used_the_gpu() -> None:
+    """It has no context yet, as the thread of a first backward, and takes the same form of the
+    product: the bits are the same."""
+    product = load(PRODUCT, Target.CUDA)().to("cuda", torch.bfloat16)
+    x = torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16)
+    found: list[torch.Tensor] = []
+
+    def call() -> None:
+        with torch.no_grad():
+            found.append(product(x))
+
+    call()
+    call()
+    found.pop()  # leaves memory, for which there would be a context
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert torch.equal(*found)
 
 
 @pytest.mark.gpu

@@ -153,13 +153,24 @@ TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles)
             stride_bytes[i - 1] = static_cast<cuuint64_t>(tiles.strides[i - 1]) * sizeof(T);
         }
     }
-    const CUresult result =
-        encode(map, tensor_map_type<T>, rank, const_cast<void*>(tiles.address), sizes, stride_bytes,
-               box, element_steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               tiles.swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                                   : CU_TENSOR_MAP_SWIZZLE_NONE,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? TensorMapError::none : TensorMapError::driver;
+    const auto is_encoded = [&] {
+        return encode(map, tensor_map_type<T>, rank, const_cast<void*>(tiles.address), sizes,
+                      stride_bytes, box, element_steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                      tiles.swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                          : CU_TENSOR_MAP_SWIZZLE_NONE,
+                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    };
+    if (is_encoded()) {
+        return TensorMapError::none;
+    }
+    // A thread that has not used the device yet, such as that of a first backward, has no context,
+    // which the driver may ask for. Without the map a form with other bits would take the tensor, in
+    // the first call only.
+    int device = 0;
+    const bool has_context =
+        cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+    return has_context && is_encoded() ? TensorMapError::none : TensorMapError::driver;
 }
 
 #endif
