@@ -13,7 +13,14 @@ from torch import Tensor
 from fusegen.ir.graph import Node
 from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM
 from fusegen.ops.operands import unpack
-from fusegen.ops.pointwise.activations import CELU, GELU, HARDSHRINK, HARDSIGMOID, SOFTSHRINK
+from fusegen.ops.pointwise.activations import (
+    CELU,
+    GELU,
+    HARDSHRINK,
+    HARDSIGMOID,
+    SOFTSHRINK,
+    SOFTSIGN,
+)
 from fusegen.ops.record import Monoid, Reduction
 
 
@@ -26,6 +33,9 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     if node.operation is GELU and node.attributes.text("approximate") == "none":
         made: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
         return made
+    if node.operation is SOFTSIGN:
+        signed: Tensor = _Softsign.apply(x)  # type: ignore[no-untyped-call]
+        return signed
     if node.operation is HARDSIGMOID:
         # PyTorch's gradient multiplies by the sixth that float32 has.
         flat = (x.detach() / 6 + 0.5).clamp(0, 1)
@@ -100,6 +110,22 @@ class _Gelu(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
         result: Tensor = gradient * (_normal_distribution(x) + x * density)
+        return result
+
+
+class _Softsign(torch.autograd.Function):
+    """PyTorch's gradient is a difference of terms that cancel where x is large."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        divisor = 1 + x.abs()
+        ctx.save_for_backward(divisor)
+        return x / divisor
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (divisor,) = ctx.saved_tensors
+        result: Tensor = gradient / divisor / divisor
         return result
 
 
