@@ -214,7 +214,10 @@ def row_plan(
     cost = Cost(work.reads, work.writes, work.flops, occupancy=busy)
     kept = "read once and kept in registers" if program.slots else "read in each pass"
     passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
-    why = f"{passes} over each row, {form.mapping.value}; {kept}"
+    has_next = hints.value(program.domain.rows) * forms[0].cluster > device.processors
+    is_ahead = forms[0].ahead is not None and has_next
+    meanwhile = ", while the next rows are copied to shared memory" if is_ahead else ""
+    why = f"{passes} over each row, {form.mapping.value}{meanwhile}; {kept}"
     positions = [x.offset for form in forms for x in loads_of(form.program.values)]
     step = program.domain.row if layout.is_outer else program.domain.column
     even = even_sizes(positions, step, layout.vector)
