@@ -13,7 +13,6 @@ namespace fusegen {
 // gelu_softmax: gelu, softmax.
 // 3 passes over each row, a cluster of blocks a row, while the next rows are copied to shared
 // memory; read once and kept in registers.
-// In this form the next rows come to shared memory while a thread works on one.
 // This form is for rows of at most 49152 columns.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
@@ -128,6 +127,7 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
 // gelu_softmax: gelu, softmax.
 // 3 passes over each row, a cluster of blocks a row, while the next rows are copied to shared
 // memory; read once and kept in registers.
+// Here no row is copied ahead: for few rows, and tensors that are not wide.
 // This form is for rows of at most 49152 columns.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
@@ -223,6 +223,7 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
 // gelu_softmax: gelu, softmax.
 // 3 passes over each row, a cluster of blocks a row, while the next rows are copied to shared
 // memory; read once and kept in registers.
+// Here no row is copied ahead: for few rows, and tensors that are not wide.
 // This form reads a row in each pass: for those too long to keep.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
