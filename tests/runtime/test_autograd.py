@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from fusegen.runtime.request import Target
@@ -86,6 +87,40 @@ def test_a_batch_of_gradients(target: Target) -> None:
         first, second = grad(retain_graph=True), grad()
         assert all(map(torch.equal, first, second))
         return [*first]
+
+    both(target, use)
+
+
+TRANSFORMS = {
+    "grad": lambda f, x, v: torch.func.grad(lambda t: f(t).sin().sum())(x),
+    "jacrev": lambda f, x, v: torch.func.jacrev(f)(x),
+    "jvp": lambda f, x, v: torch.func.jvp(f, (x,), (v,))[1],
+    "vmap": lambda f, x, v: torch.func.vmap(f)(torch.stack([x, v])),
+    "hessian": lambda f, x, v: torch.func.hessian(lambda t: f(t).sin().sum())(x),
+}
+
+
+@TARGETS
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_function_transforms(target: Target, trained: bool, name: str) -> None:
+    """The kernels' operators do not know them: a jvp through them was 0."""
+
+    def use(module: nn.Module) -> list[Tensor]:
+        module.requires_grad_(trained)
+        return [TRANSFORMS[name](module, inputs(1), inputs(2)).detach()]
+
+    both(target, use)
+
+
+@TARGETS
+@pytest.mark.parametrize("trained", [True, False])
+def test_forward_mode_derivatives(target: Target, trained: bool) -> None:
+    def use(module: nn.Module) -> list[Tensor]:
+        module.requires_grad_(trained)
+        with forward_ad.dual_level():
+            y = module(forward_ad.make_dual(inputs(1), inputs(2)))
+            return [forward_ad.unpack_dual(y).tangent.detach()]
 
     both(target, use)
 
