@@ -20,13 +20,15 @@ from tests.reference import evaluate
 
 
 def words_of_the_text() -> list[str]:
-    """Every name that the skeletons and device headers use, and some that C and CUDA do."""
-    texts = [resources.template(name) for name in resources.template_names()]
+    """Every name that the skeletons and device headers use, outside of comments, and some that C
+    and CUDA do; not those that are reserved, which no user's name becomes."""
+    names = [name for name in resources.template_names() if not name.startswith("module")]
+    texts = [resources.template(name) for name in (*names, "module.cu.j2")]
     texts += resources.include_files().values()
-    found = set(re.findall(r"\b[A-Za-z_]\w*\b", "\n".join(texts)))
-    return sorted(
-        found | {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
-    )
+    code = re.sub(r"//.*|\{#(?s:.*?)#\}", "", "\n".join(texts))
+    found = set(re.findall(r"\b[A-Za-z_]\w*\b", code))
+    found |= {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
+    return sorted(found - RESERVED)
 
 
 WORDS_AT_ONCE = 40
