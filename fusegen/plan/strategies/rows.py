@@ -203,6 +203,8 @@ def row_plan(
     context: Context,
     parts: int = 1,
 ) -> RowPlan:
+    """The plan of a group with these forms, with its cost under the planner's hints and in which
+    way it goes through the rows that these expect; `parts` blocks share a row."""
     hints, device = context.hints, context.device
     form, *others = (f for f in forms if (f.most_columns or layout.columns) >= layout.columns)
     if form.ahead and others[0].most_columns:
