@@ -20,6 +20,7 @@ from fusegen.ops.pointwise.activations import (
     HARDSIGMOID,
     SOFTSHRINK,
     SOFTSIGN,
+    TANHSHRINK,
 )
 from fusegen.ops.record import Monoid, Reduction
 
@@ -33,6 +34,9 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     if node.operation is GELU and node.attributes.text("approximate") == "none":
         made: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
         return made
+    if node.operation is TANHSHRINK:
+        curved: Tensor = _Tanhshrink.apply(x)  # type: ignore[no-untyped-call]
+        return curved
     if node.operation is SOFTSIGN:
         signed: Tensor = _Softsign.apply(x)  # type: ignore[no-untyped-call]
         return signed
@@ -126,6 +130,22 @@ class _Softsign(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (divisor,) = ctx.saved_tensors
         result: Tensor = gradient / divisor / divisor
+        return result
+
+
+class _Tanhshrink(torch.autograd.Function):
+    """PyTorch's gradient is a difference that cancels where x is small."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        tanh = torch.tanh(x)
+        ctx.save_for_backward(tanh)
+        return x - tanh
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (tanh,) = ctx.saved_tensors
+        result: Tensor = gradient * tanh.square()
         return result
 
 

@@ -198,6 +198,10 @@ FOUND = {
         "input x: [n, 5]\n    return softsign(x)",
         Case("float32", {"n": 32}, {"x": Filled(Values.WIDE, seed=2464)}),
     ),
+    "the slope of tanhshrink near zero": (
+        "input x: [n, 8, 2, h, 3]\n    return tanhshrink(x)",
+        Case("bfloat16", {"h": 2, "n": 16}),
+    ),
 }
 
 
