@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ class Search:
     target: str
 
 
+class _TimeIsUp(BaseException):
+    """Ends a search in the middle of a model: hypothesis lets pass what is no Exception."""
+
+
 def check_program(text: str, cases: st.DataObject, target: str) -> int:
     """Check a model on a few drawn cases: how many PyTorch could compute. AssertionError shows the
     program and the case where they differ."""
@@ -121,14 +126,16 @@ def explore(search: Search) -> Tally:
     def one(text: str, drawn: st.DataObject) -> None:
         nonlocal programs, cases
         if time.monotonic() > until:
-            return
+            raise _TimeIsUp
         programs += 1
         for failure in _checks(text, drawn, search.target, refusals):
             cases += 1
             if failure is not None and failure.kind not in found:
                 found[failure.kind] = failure
                 print(f"found, not reduced yet:\n{failure}", file=sys.stderr, flush=True)
-            if failure is not None or time.monotonic() > until:
+            if time.monotonic() > until:
+                raise _TimeIsUp
+            if failure is not None:
                 break
 
     while time.monotonic() < until:
@@ -139,7 +146,11 @@ def explore(search: Search) -> Tally:
             phases=(Phase.generate,),  # hypothesis would stop at what fails first
             suppress_health_check=tuple(HealthCheck),
         )
-        chosen(seeded(search.seed * 1_000_003 + rounds)(given(model_sources(), st.data())(one)))()
+        drawn_models = seeded(search.seed * 1_000_003 + rounds)(
+            given(model_sources(), st.data())(one)
+        )
+        with suppress(_TimeIsUp):
+            chosen(drawn_models)()
         rounds += 1
     failures = []
     for number, failure in enumerate(found.values()):

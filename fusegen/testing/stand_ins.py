@@ -54,11 +54,11 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return torch.where(x <= 0, alpha * torch.expm1(x.clamp(max=0) / alpha), x)
     if node.operation is BATCH_NORM and not node.attributes.flag("training"):
         return _batch_norm(node, operands)
-    if node.operation in (LAYER_NORM, GROUP_NORM) and _values_together(node, x) == 1:
-        return _norm_of_one(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()
+    if node.operation in (LAYER_NORM, GROUP_NORM):
+        return _norm(node, operands)
     if isinstance(node.operation, Reduction) and not x.numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
@@ -67,22 +67,28 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     return None
 
 
-def _values_together(node: Node, x: Tensor) -> int:
-    """How many values are normalised together."""
-    if node.operation is LAYER_NORM:
-        return math.prod(x.shape[-len(node.attributes.sizes("normalized_shape")) :])
-    groups = node.attributes.integer("num_groups")
-    return math.prod(x.shape[1:]) // groups
-
-
-def _norm_of_one(node: Node, operands: Sequence[Tensor]) -> Tensor:
-    """PyTorch's gradient of the input, which is 0, is what rounding leaves of its terms."""
+def _norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
+    """PyTorch's differences cancel where the mean is far from 0: of the gradient's terms, and of
+    two sums for the variance where channels lie innermost. Of one value it leaves their errors."""
     x, weight, bias = unpack(operands, node.attributes, "input", "weight", "bias")
     assert x is not None
-    shape = x.shape[1:2] + (1,) * (x.dim() - 2) if node.operation is GROUP_NORM else x.shape[-1:]
-    result = (x - x) / math.sqrt(node.attributes.number("eps"))
-    result = result if weight is None else result * weight.reshape(shape)
-    return result if bias is None else result + bias.reshape(shape)
+    together, of_weight = _normalised_shapes(node, x)
+    rows = x.reshape(together)
+    deviations = rows - rows.mean(-1, keepdim=True)
+    variance = deviations.square().mean(-1, keepdim=True)
+    result = (deviations / torch.sqrt(variance + node.attributes.number("eps"))).reshape(x.shape)
+    result = result if weight is None else result * weight.reshape(of_weight)
+    return result if bias is None else result + bias.reshape(of_weight)
+
+
+def _normalised_shapes(node: Node, x: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+    """The input's shape with what is normalised together in its last dimension, and the weight's
+    as it multiplies the input."""
+    if node.operation is GROUP_NORM:
+        groups = node.attributes.integer("num_groups")
+        return (x.shape[0], groups, -1), (-1, *(1 for _ in x.shape[2:]))
+    own = x.shape[x.dim() - len(node.attributes.sizes("normalized_shape")) :]
+    return (*x.shape[: x.dim() - len(own)], math.prod(own)), own
 
 
 def _batch_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:

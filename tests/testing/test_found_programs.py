@@ -202,6 +202,15 @@ FOUND = {
         "input x: [n, 8, 2, h, 3]\n    return tanhshrink(x)",
         Case("bfloat16", {"h": 2, "n": 16}),
     ),
+    # PyTorch's own variance of channels that lie innermost is the difference of two sums.
+    "the norm of channels far from zero": (
+        "input x: [n, 8, h, 5]\n    return group_norm(x, 8)",
+        Case(
+            "bfloat16",
+            {"n": 1, "h": 8},
+            {"x": Filled(Values.OFFSET, Layout.CHANNELS_LAST, seed=65535)},
+        ),
+    ),
 }
 
 
