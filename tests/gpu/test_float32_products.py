@@ -22,9 +22,10 @@ model Product(k, n={COLUMNS}):
 
     return x |> fc
 """
-# Where a few large products dominate, the order of roundings decides: in the norm, and more in the
-# worst element, which is one sum's (measured on an H200: 1.05 and 1.27 times at most).
-LUCK = 1.25, 1.5
+# Where a few large products dominate, the order of roundings decides.
+LUCK = 1.25
+# More in the worst element, which is one sum's, if both operands have such: 1.27 on an H200.
+LUCK_OF_ONE_SUM = {"wide rows and columns": 1.5}
 
 Inputs = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 RANGES: dict[str, Inputs] = {
@@ -75,7 +76,8 @@ def test_error_is_at_most_cublas(product: nn.Module, name: str) -> None:
     x, w = (operand.cuda() for operand in RANGES[name](*operands(product)))
     actual, exact = run(product, x, w), x.double() @ w.double().T
     found, peer = errors(actual, exact), errors(x @ w.T, exact)
-    assert all(a <= luck * b for luck, a, b in zip(LUCK, found, peer, strict=True)), (found, peer)
+    factors = LUCK, LUCK_OF_ONE_SUM.get(name, LUCK)
+    assert all(a <= f * b for f, a, b in zip(factors, found, peer, strict=True)), (found, peer)
     assert torch.equal(actual, run(product, x, w))
 
 
