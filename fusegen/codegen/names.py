@@ -94,7 +94,7 @@ class Names:
     def _is_function(self, name: str) -> bool:
         """Whether a kernel may have the name: `conv_kernel`, `conv_ahead_kernel`."""
         kernel = self.kernel
-        return kernel is not None and name.startswith(kernel) and name.endswith("_kernel")
+        return kernel is not None and name.startswith(f"{kernel}_") and name.endswith("_kernel")
 
 
 def identifier(text: str) -> str:
