@@ -60,18 +60,18 @@ def build(
     request: BuildRequest,
     folder: Path,
     toolchain: Toolchain | None = None,
-    compiled_header: Path | None = None,
+    compiled_headers: Path | None = None,
 ) -> Path:
     """Build `request` in `folder` and return the module's path.
 
-    `toolchain` is looked for where none is given; `compiled_header` is the folder of the bindings'
-    compiled header, without which an emulated build takes a little longer. What the compilers said
-    is kept in `build.log`. Raises ToolchainError where something is missing, BuildError where a
-    compiler fails.
+    `toolchain` is looked for where none is given; `compiled_headers` is the folder of what was
+    compiled ahead, without which an emulated build takes longer. What the compilers said is kept in
+    `build.log`. Raises ToolchainError where something is missing, BuildError where a compiler
+    fails.
     """
     toolchain = toolchain or find_toolchain(request.target)
     emit([request], folder)
-    text = toolchain_file(toolchain, emulator_flags(request), compiled_header)
+    text = toolchain_file(toolchain, emulator_flags(request), compiled_headers)
     _write(folder / TOOLCHAIN_FILE, text)
     run_ninja(toolchain.ninja, folder, request.name)
     return folder / library_name(request)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fusegen.runtime.builder import build
 from fusegen.runtime.cache import cached_file
-from fusegen.runtime.compiled_header import compiled_header
+from fusegen.runtime.compiled_headers import compiled_headers
 from fusegen.runtime.fingerprint import build_key
 from fusegen.runtime.jobs import parallel_jobs
 from fusegen.runtime.ninja_file import library_name
@@ -25,7 +25,7 @@ def cached_build(request: BuildRequest, toolchain: Toolchain | None = None) -> P
     found = toolchain or find_toolchain(request.target)
 
     def make(folder: Path) -> None:
-        build(request, folder, found, compiled_header(request, found))
+        build(request, folder, found, compiled_headers(request, found))
 
     return cached_file(request.name, build_key(request, found), library_name(request), make)
 

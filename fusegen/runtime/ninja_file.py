@@ -70,19 +70,19 @@ def _module(request: BuildRequest) -> str:
 def toolchain_file(
     toolchain: Toolchain,
     emulator_flags: Sequence[str] = (),
-    compiled_header: Path | None = None,
+    compiled_headers: Path | None = None,
 ) -> str:
     """The text of toolchain.ninja: this machine's compilers and torch, quoted for the shell.
 
-    `emulator_flags` are the emulator's flags for kernels, `compiled_header` the folder with the
-    bindings' compiled header and what stands for torch's library; a CUDA build has neither.
+    `emulator_flags` are the emulator's flags for kernels, `compiled_headers` the folder with the
+    headers compiled ahead and what stands for torch's library; a CUDA build has neither.
     """
-    torch_folder = compiled_header or toolchain.torch.library_folder
+    torch_folder = compiled_headers or toolchain.torch.library_folder
     values: dict[str, Sequence[str | Path]] = {
         "cxx": [toolchain.cxx.path],
         "nvcc": [toolchain.nvcc.path] if toolchain.nvcc else [],
         "emulator_flags": emulator_flags,
-        "compiled_header": [f"-I{compiled_header}"] if compiled_header else [],
+        "compiled_headers": [f"-I{compiled_headers}"] if compiled_headers else [],
         "torch_include": [toolchain.torch.include_folder],
         "torch_library": [torch_folder / TORCH_LIBRARY],
     }
@@ -114,7 +114,7 @@ def _code(architecture: str) -> str:
 
 def _kernel_command(request: BuildRequest) -> str:
     if request.target is Target.EMULATE:
-        return "$cxx $emulator_flags -Iinclude -MD -MF $out.d -c $in -o $out"
+        return "$cxx $emulator_flags $compiled_headers -Iinclude -MD -MF $out.d -c $in -o $out"
     codes = " ".join(dict.fromkeys(map(_code, request.architectures)))
     host_flags = HIDDEN.replace(" ", ",")
     return (
@@ -125,7 +125,7 @@ def _kernel_command(request: BuildRequest) -> str:
 
 def _binding_command(request: BuildRequest) -> str:
     emulated = request.target is Target.EMULATE
-    flags = f"{EMULATED_BINDING_FLAGS} $compiled_header" if emulated else CUDA_BINDING_FLAGS
+    flags = f"{EMULATED_BINDING_FLAGS} $compiled_headers" if emulated else CUDA_BINDING_FLAGS
     return (
         f"$cxx {flags} -DFUSEGEN_NAMESPACE=$namespace -Iinclude "
         "-isystem $torch_include -MD -MF $out.d -c $in -o $out"
