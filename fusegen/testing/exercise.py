@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -27,13 +27,14 @@ ANY_SIZE = 8
 
 @dataclass(frozen=True)
 class Exercise:
-    """What to run: a model of `file`, or, without one, a model of each family of kernels, on
-    `examples` cases each."""
+    """What to run: a model of `file`, or, without one, a model of each of the `families` of
+    kernels, on `examples` cases each."""
 
     file: str | None = None
     model: str | None = None
     arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    families: Sequence[str] = tuple(family.name for family in FAMILIES)
     dtypes: Sequence[str] = ("float32", "bfloat16")
     examples: int = 4
     seed: int = 0
@@ -45,19 +46,31 @@ class Exercise:
     def subjects(self) -> list[tuple[Subject, Mapping[str, int]]]:
         """The models and their fixed sizes."""
         if self.file is None:
-            return [(family.subject("cuda"), family.sizes) for family in FAMILIES]
+            chosen = (family for family in FAMILIES if family.name in self.families)
+            return [(family.subject("cuda"), family.sizes) for family in chosen]
         subject = Subject.of(self.file, model=self.model, arguments=self.arguments, target="cuda")
         return [(subject, self.sizes)]
+
+    def parts(self) -> tuple[Exercise, ...]:
+        """It, as one exercise for each model and dtype: these can run side by side."""
+        families = ((name,) for name in self.families) if self.file is None else (self.families,)
+        return tuple(
+            replace(self, families=chosen, dtypes=(dtype,))
+            for chosen in families
+            for dtype in self.dtypes
+        )
+
+    @property
+    def title(self) -> str:
+        """What it runs, for people."""
+        models = ", ".join(self.families) if self.file is None else self.file
+        return f"{models} in {', '.join(self.dtypes)}"
 
     def build(self) -> None:
         """Build all its kernels, by one small case for each dtype, in as many processes as there
         may be compilers."""
-        shares = [
-            _Share(self, number, dtype)
-            for number in range(len(self.subjects()))
-            for dtype in self.dtypes
-        ]
-        for _ in each(_build, shares, min(len(shares), parallel_jobs())):
+        parts = self.parts()
+        for _ in each(_build, parts, min(len(parts), parallel_jobs())):
             pass
 
     def run(self) -> int:
@@ -84,22 +97,14 @@ class Exercise:
         return done
 
 
-@dataclass(frozen=True)
-class _Share:
-    """One model of an exercise, by its number, in one dtype."""
-
-    exercise: Exercise
-    number: int
-    dtype: str
-
-
-def _build(share: _Share) -> None:
-    subject, sizes = share.exercise.subjects()[share.number]
-    nodes = subject.placeholders(DType(share.dtype))
-    symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
-    some = {symbol.name: ANY_SIZE for symbol in symbols}
-    for training in subject.modes:
-        run_case(subject, Case(share.dtype, some | dict(sizes), training=training))
+def _build(part: Exercise) -> None:
+    (dtype,) = part.dtypes
+    for subject, sizes in part.subjects():
+        nodes = subject.placeholders(DType(dtype))
+        symbols = {s for node in nodes for size in node.shape for s in size.symbols()}
+        some = {symbol.name: ANY_SIZE for symbol in symbols}
+        for training in subject.modes:
+            run_case(subject, Case(dtype, some | dict(sizes), training=training))
 
 
 def run_case(subject: Subject, case: Case) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fusegen.errors import FusegenError
 from fusegen.runtime.gpu import gpus
+from fusegen.runtime.jobs import parallel_jobs
 from fusegen.runtime.toolchain import find_nvcc
 from fusegen.testing.exercise import Exercise
 
@@ -41,11 +42,12 @@ class Sanitized:
 
 
 def sanitize(
-    exercise: Exercise, progress: Callable[[str], None] = lambda tool: None
+    exercise: Exercise, progress: Callable[[str], None] = lambda title: None
 ) -> tuple[Sanitized, ...]:
-    """Let the tools watch an exercise, each in a process of its own and all at the same time, as
-    they keep one core busy, and the GPU hardly; `progress` is told before each. FusegenError where
-    there is no GPU or no compute-sanitizer, or where it does not run."""
+    """Let the tools watch an exercise: each of its parts under each tool in a process of its own,
+    as many at the same time as there may be compilers, since each keeps one core busy, and the GPU
+    hardly; `progress` is told before each. FusegenError where there is no GPU or no
+    compute-sanitizer, or where it does not run."""
     if not gpus():
         raise FusegenError(
             "compute-sanitizer needs a GPU, and there is none here",
@@ -54,12 +56,20 @@ def sanitize(
     program = find_sanitizer()
     exercise.build()
 
-    def watched(tool: str) -> Sanitized:
-        progress(tool)
-        return Sanitized(tool, _watched(program, tool, exercise))
+    def watched(turn: tuple[str, Exercise]) -> str:
+        tool, part = turn
+        progress(f"{tool}: {part.title}")
+        report = _watched(program, tool, part)
+        return f"{part.title}:\n{report}" if report else ""
 
-    with ThreadPoolExecutor(len(TOOLS)) as pool:
-        return tuple(pool.map(watched, TOOLS))
+    parts = exercise.parts()
+    turns = [(tool, part) for tool in TOOLS for part in parts]
+    with ThreadPoolExecutor(parallel_jobs()) as pool:
+        reports = [*pool.map(watched, turns)]
+    return tuple(
+        Sanitized(tool, "\n".join(filter(None, reports[i * len(parts) : (i + 1) * len(parts)])))
+        for i, tool in enumerate(TOOLS)
+    )
 
 
 def find_sanitizer() -> Path:
@@ -96,7 +106,7 @@ def _watched(program: Path, tool: str, exercise: Exercise) -> str:
         lines = [line for line in lines if line.startswith("=========")]
         return "\n".join(lines[:SHOWN_LINES])
     raise FusegenError(
-        f"compute-sanitizer's {tool} ended with status {answer.returncode}:\n"
+        f"compute-sanitizer's {tool} ended with status {answer.returncode} on {exercise.title}:\n"
         + "\n".join(lines[-SHOWN_LINES:])
     )
 
@@ -107,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 2
     try:
-        found = sanitize(Exercise(), lambda tool: print(f"{tool} ...", flush=True))
+        found = sanitize(Exercise(), lambda title: print(title, flush=True))
     except FusegenError as error:
         print(error)
         return 1

@@ -42,8 +42,12 @@ def test_the_program_is_found_on_the_path(program: Path) -> None:
 def test_a_clean_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSWER", "echo ran 4 cases")
     seen: list[str] = []
-    found = sanitize(Exercise(), seen.append)
-    assert seen == [*TOOLS] == [each.tool for each in found]
+    found = sanitize(Exercise(families=["product", "rows of a warp"]), seen.append)
+    models = [
+        f"{name} in {dtype}" for name in ("product", "rows of a warp") for dtype in Exercise.dtypes
+    ]
+    assert sorted(seen) == sorted(f"{tool}: {model}" for tool in TOOLS for model in models)
+    assert [each.tool for each in found] == [*TOOLS]
     assert not any(each.report for each in found)
 
 
@@ -56,7 +60,11 @@ def test_a_finding(
     file.write_text(MODEL, encoding="utf-8")
     assert main(["verify", str(file), "--sanitize", "--json"]) == 1
     reports = json.loads(capsys.readouterr().out)
-    assert reports["racecheck"] == "========= --tool=racecheck 1"
+    assert reports["racecheck"].splitlines() == [
+        line
+        for dtype in ("float32", "float16", "bfloat16")
+        for line in (f"{file} in {dtype}:", "========= --tool=racecheck 1")
+    ]
 
 
 @pytest.mark.usefixtures("program")
