@@ -60,7 +60,11 @@ class Program:
 
     def value(self, name: str) -> Value:
         """One of the names that the program defines, or an input."""
-        graph = elaborate(parse(Source("drawn.fuse", self.text(name)))).graph
+        text = self.text(name)
+        program = parse(Source("drawn.fuse", text))
+        if "BatchNorm" in text:  # may refuse in training what it takes otherwise
+            elaborate(program, training=True)
+        graph = elaborate(program).graph
         return Value(name, graph.outputs[0].node.type)
 
     def add(self, *lines: str) -> bool:

@@ -46,6 +46,12 @@ def test_programs_are_right(text: str) -> None:
     assert graph.name == "Drawn" and 1 <= len(graph.outputs) <= 3
 
 
+def test_what_training_refuses_is_left_out() -> None:
+    program = Program(["input x: [1, 5]"])
+    assert not program.add("v_layer = BatchNorm1d(5)", "v = v_layer(x)")
+    assert program.add("w_layer = LayerNorm(5)", "w = w_layer(x)")
+
+
 @pytest.mark.parametrize("group", dict.fromkeys(calls.GROUPS))
 def test_every_line_can_be_drawn(group: tuple[str, ...]) -> None:
     """The frontend takes it for some values; what is drawn with a single example is simplest."""
