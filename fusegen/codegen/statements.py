@@ -28,7 +28,7 @@ from fusegen.plan.tolerance import NARROW
 
 LoadText = Callable[[Load], str]
 # The text for a random choice that is made with its neighbours' ahead of the elements, given what
-# is known there; None for one that has to be made for each element.
+# is known there already; None for one that has to be made for each element.
 ChoiceText = Callable[[Compute, Mapping[Expression, str]], "str | None"]
 
 
@@ -53,6 +53,10 @@ class Statements:
     divisors: Mapping[Expression, str] = field(default_factory=dict)
     tolerant: frozenset[Expression] = frozenset()
     choice: ChoiceText = lambda choice, known: None
+    known_before: Mapping[Expression, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known_before = dict(self.known)
 
     def value(self, root: Expression) -> str:
         """The text that stands for `root`, after the statements it needs have been written."""
@@ -63,7 +67,7 @@ class Statements:
                 stack.pop()
                 continue
             if isinstance(expression, Compute) and expression.operation is KEPT:
-                made = self.choice(expression, self.known)
+                made = self.choice(expression, self.known_before)
                 if made is not None:
                     self.known[expression] = made
                     continue

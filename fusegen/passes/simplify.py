@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role
+from fusegen.ir.integers import ZERO
+from fusegen.ops.build import is_zero, zeros
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, POWER, SQUARE, SUB
 from fusegen.ops.pointwise.casting import CAST, WIDEN
@@ -87,8 +89,24 @@ def joined_biases(node: Node) -> Node | None:
     return call(ADD, (value, call(ADD, (first, last))))
 
 
+def empty(node: Node) -> Node | None:
+    """What surely has no elements may as well be zeros: then no kernel reads for it what is not
+    there, as the first element of each row."""
+    if node.type.count != ZERO or isinstance(node.operation, Placeholder) or is_zero(node):
+        return None
+    return zeros(node.shape, node.dtype)
+
+
 Rule = Callable[[Node], "Node | None"]
-RULES: tuple[Rule, ...] = (doubled, neutral, truth_product, squared, same_dtype, joined_biases)
+RULES: tuple[Rule, ...] = (
+    empty,
+    doubled,
+    neutral,
+    truth_product,
+    squared,
+    same_dtype,
+    joined_biases,
+)
 
 
 def _number(node: Node) -> float | None:

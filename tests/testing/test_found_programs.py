@@ -10,6 +10,23 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # The seed that one choice had loaded for an element was taken for choices ahead of all.
+    "dropped twice": (
+        "input x: [16, 5]\n    first = Dropout(0.9)\n    last = Dropout(0.5)\n"
+        "    return last(first(x)[..., 0])",
+        Case("float32", {}, training=True),
+    ),
+    # What no element has was read for each row.
+    "the gradient of a scale of nothing": (
+        "input x: bool[n, 1]\n    scale = Parameter([1])\n    return x[..., 1:] * scale",
+        Case("float16", {"n": 15}),
+    ),
+    # An element of the product was taken for the result of a reduction over one column.
+    "the gradient of one deviation": (
+        "input x: []\n    weight = Parameter([1, 2])\n"
+        "    return std(flatten(x), dim=0, keepdim=True) @ weight",
+        Case("float16", {}),
+    ),
     # A kernel that reads no strides prepared divisions by a size that it was not given.
     "one column of a stored image": (
         "input x: [n, 6, h, 5]\n    y = exp(x)\n    return y[..., 0], y",

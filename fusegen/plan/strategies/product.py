@@ -72,6 +72,8 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
     width = (node.type.count // groups).constant
     if columns is None or width is None or groups * width != node.type.count:
         raise NotApplicable("the reduced groups do not divide the product's columns")
+    if width == 1:
+        raise NotApplicable("groups of one column are elements of the product themselves")
     if columns % width or width > WIDE_COLUMNS:
         raise NotApplicable(f"groups of {width} columns do not fit into a tile")
     tile_columns = TILE.columns if width <= TILE.columns else WIDE_COLUMNS
