@@ -23,6 +23,9 @@ from fusegen.testing.interpreter import Sizes, exact, perturbed
 from fusegen.testing.rounding import Precision
 
 SAMPLES = 8
+# Times as many for what seems wrong: where a value decides, as by a comparison or a remainder, a
+# few samples may all fall on one side of it.
+SECOND_LOOK = 8
 # A fused kernel keeps values of a 16-bit type in registers, and rounds only those that it stores:
 # so do some more samples. What is computed from a value and from its rounding then differs.
 SAMPLES_IN_REGISTERS = 4
@@ -93,13 +96,15 @@ def bounds(
     eager: Sequence[Tensor],
     sizes: Sizes,
     precision: Precision,
+    looks: int = 1,
 ) -> tuple[Bound, ...]:
     """The bound for each of the graph's outputs; `tensors` are its inputs, parameters and buffers
-    in order, and `eager` PyTorch's results from them in the module's own dtype."""
+    in order, and `eager` PyTorch's results from them in the module's own dtype. There are `looks`
+    times as many samples as usual."""
     truth = exact(graph, tensors, sizes)
     drawn = [
         perturbed(graph, tensors, sizes, kind, seed)
-        for seed, kind in enumerate(precisions(graph, precision))
+        for seed, kind in enumerate(precisions(graph, precision, looks))
     ]
     samples = [roots for roots, _ in drawn]
     found = []
@@ -119,12 +124,14 @@ def bounds(
     return tuple(found)
 
 
-def precisions(graph: Graph, precision: Precision) -> list[Precision]:
-    """The precision that each sample of a graph has."""
+def precisions(graph: Graph, precision: Precision, looks: int = 1) -> list[Precision]:
+    """The precision that each sample of a graph has. At further looks there are some that leave the
+    range of a type, which show how far errors reach where all others end at an infinity."""
     floats = [node.dtype for node in topological(graph.roots) if node.dtype.is_float]
     is_short = any(dtype.compute is not dtype for dtype in floats)
     in_registers = [replace(precision, in_registers=True)] * SAMPLES_IN_REGISTERS
-    return [precision] * SAMPLES + (in_registers if is_short else [])
+    usual = [precision] * SAMPLES + (in_registers if is_short else [])
+    return usual * looks + [replace(precision, unbounded=True)] * (looks - 1)
 
 
 def bound_of(
@@ -144,7 +151,8 @@ def bound_of(
     for sample in moved:
         overflown &= sample == expected.sign() * math.inf
         # What errors can move beyond the range they can move to anywhere up to its end.
-        off = (sample.clamp(-greatest, greatest) - expected).abs()
+        held = torch.where(sample.isinf(), sample.clamp(-greatest, greatest), sample)
+        off = (held - expected).abs()
         spread = torch.maximum(spread, torch.where(off.isfinite(), off, 0.0))
     allowed = SPREAD_FACTOR * spread + UNITS_IN_LAST_PLACE * _last_place(expected, eager.dtype)
     # Not known from the samples, all of which are infinite; but less than half the range is no end.

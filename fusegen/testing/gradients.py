@@ -47,16 +47,17 @@ def gradient_bounds(
     eager: Mapping[int, Tensor],
     sizes: Sizes,
     precision: Precision,
+    looks: int = 1,
 ) -> dict[int, Bound]:
     """The bound for the gradient of each argument in `eager`, which has PyTorch's in the module's
     dtype by the arguments' positions; `upstream` are the gradients of all outputs, None for those
-    that nothing was made of."""
+    that nothing was made of. There are `looks` times as many samples as usual."""
     found = for_used(found, upstream)
     truth = true_gradients(model, found.targets, tensors, upstream, sizes)
 
     samples = [
         _perturbed(found, tensors, upstream, sizes, kind, seed)
-        for seed, kind in enumerate(precisions(found.forward, precision))
+        for seed, kind in enumerate(precisions(found.forward, precision, looks))
     ]
     return {
         target: bound_of(
@@ -74,6 +75,7 @@ def formula_bounds(
     tensors: Sequence[Tensor],
     upstream: Sequence[Tensor | None],
     sizes: Sizes,
+    looks: int = 1,
 ) -> dict[int, tuple[Bound, Tensor]]:
     """For each gradient of a model in float64, the bound by PyTorch's autograd, and what the graph
     of the backward gives; `rounding` is the model in float32, which tells how errors spread. Which
@@ -84,7 +86,7 @@ def formula_bounds(
     in_float32, in_float64 = (
         [
             _perturbed(graphs, tensors, upstream, sizes, Precision(unbounded=True), seed)
-            for seed in range(FORMULA_SAMPLES)
+            for seed in range(FORMULA_SAMPLES * looks)
         ]
         for graphs in (rounding, found)
     )

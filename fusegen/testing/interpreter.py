@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import ceil, inf, nan
 from types import MappingProxyType
@@ -22,11 +23,13 @@ from torch import Tensor
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, AttributeValue, Graph, Node, topological
 from fusegen.ops.construct import is_number
+from fusegen.ops.pointwise.arithmetic import FLOOR_DIVIDE, REMAINDER, TRUNCATE_DIVIDE
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
 from fusegen.testing import twins
 from fusegen.testing.losses import Losses
+from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.rounding import Precision, overflows, rounding_error
 from fusegen.testing.stand_ins import stand_in
 
@@ -35,6 +38,7 @@ Values = Mapping[Node, Tensor]
 # Operands of nodes, by their positions.
 Detached = Mapping[Node, Collection[int]]
 NOTHING: Detached = MappingProxyType({})
+INTEGER_DIVISIONS = (FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER)
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,6 @@ def perturbed(
         if size is None:
             return value, None
         drawn = torch.rand(value.shape, generator=generator, device=generator.device)
-        # What is made of nothing but numbers is on the CPU.
-        drawn = drawn.to(value.device)
         # Of somewhat different sizes, as equal ones would often cancel.
         size = size * (0.75 + drawn % 0.5)
         moved = value + torch.where(drawn < 0.5, size, -size)
@@ -139,13 +141,21 @@ def _evaluate(
 ) -> tuple[Tensor, ...]:
     found = dict(values)
     before = set(topological(tuple(values)))  # what is known needs nothing of what it is made from
-    for node in topological(tuple(roots)):
-        if node not in before and not is_number(node):
-            operands = [_tensor(operand, found, sizes) for operand in node.operands]
-            for position in detached.get(node, ()):
-                operands[position] = operands[position].detach()
-            found[node] = _value(node, operands, sizes, perturb, node in unrounded)
-    return tuple(_tensor(root, found, sizes) for root in roots)
+    with _where(values):
+        for node in topological(tuple(roots)):
+            if node not in before and not is_number(node):
+                operands = [_tensor(operand, found, sizes) for operand in node.operands]
+                for position in detached.get(node, ()):
+                    operands[position] = operands[position].detach()
+                found[node] = _value(node, operands, sizes, perturb, node in unrounded)
+        return tuple(_tensor(root, found, sizes) for root in roots)
+
+
+def _where(values: Values) -> AbstractContextManager[object]:
+    """Within the block, what is made of numbers alone is made where the tensors are."""
+    devices = {value.device for value in values.values()}
+    on_gpu = [device for device in devices if device.type != "cpu"]
+    return on_gpu[0] if on_gpu else nullcontext()
 
 
 def _value(
@@ -206,6 +216,8 @@ def _twin(
     replaced = stand_in(node, operands, sizes)
     if replaced is not None:
         return replaced
+    if node.operation in INTEGER_DIVISIONS and not (node.dtype.is_float or operands[1].all()):
+        raise Unsuitable("integers are divided by zero")  # which a GPU does, with any result
     attributes = Attributes(tuple((name, _double(v)) for name, v in node.attributes.items()))
     scope: dict[str, object] = {**twins.names(), **sizes}
     texts = []

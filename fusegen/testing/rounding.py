@@ -107,6 +107,8 @@ def rounding_error(
         elif "conv" in operation.name:
             terms = _terms_of_convolution(operation, operands)
             relative = _walk(node, terms, precision.convolution)
+            if not precision.unbounded:  # the library may take subnormal numbers for zero
+                stored = stored + terms * _tiny(node.dtype.compute)
         else:
             relative = FUNCTION_UNITS * inner
         return torch.where(magnitudes == 0, 0.0, stored + relative * magnitudes)
@@ -117,8 +119,12 @@ def rounding_error(
 def _lost_on_the_way(node: Node) -> float:
     """What underflow on the way costs, as in x * exp(x), in units of an operand; what has a 16-bit
     result may take quicker functions, for which subnormal numbers are zero."""
-    found = torch.finfo(getattr(torch, node.dtype.compute.value))
-    return least(node.dtype) if node.dtype.compute is node.dtype else float(found.tiny)
+    return least(node.dtype) if node.dtype.compute is node.dtype else _tiny(node.dtype.compute)
+
+
+def _tiny(dtype: DType) -> float:
+    """The least normal number of a float type."""
+    return float(torch.finfo(getattr(torch, dtype.value)).tiny)
 
 
 def _of_storing(value: Tensor, dtype: DType) -> Tensor:
@@ -161,10 +167,26 @@ def overflows(
             lost = _over(node, finite, torch.sum) > greatest
             # Of one infinity, as the mean by deviations from a mean is NaN.
             return lost | value.isinf() if operation.monoid is Monoid.MEAN else lost
+        if operation.monoid is Monoid.PRODUCT:
+            return _leaves_range(node, operands[0])
         return None
-    if isinstance(operation, (Product, LibraryCall)):
+    if isinstance(operation, Product):
         return of_magnitudes() > greatest
+    if isinstance(operation, LibraryCall):  # an infinity times the zeros of a margin is NaN, or not
+        return (of_magnitudes() > greatest) | value.isinf()
     return None
+
+
+def _leaves_range(node: Node, operand: Tensor) -> Tensor:
+    """Where the product of some of the factors is infinite, or as small as nothing although that of
+    others is great."""
+    finite = torch.where(operand.isfinite() & (operand != 0), operand.abs(), 1.0)
+    up, down = (
+        _over(node, part, torch.sum)
+        for part in (finite.clamp(min=1.0).log2(), -finite.clamp(max=1.0).log2())
+    )
+    found = torch.finfo(getattr(torch, node.dtype.compute.value))
+    return (up > math.log2(found.max)) | ((up > 0) & (down > -math.log2(found.tiny)))
 
 
 def _walk(node: Node, terms: int, operand_unit: float) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
-from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM
+from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM, RMS_NORM
 from fusegen.ops.operands import unpack
 from fusegen.ops.pointwise.activations import (
     CELU,
@@ -31,7 +31,9 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     x = operands[0] if operands else None
     if x is None:
         return None
-    if node.operation is GELU and node.attributes.text("approximate") == "none":
+    if node.operation is GELU:
+        if node.attributes.text("approximate") == "tanh":
+            return _gelu_by_tanh(x)
         made: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
         return made
     if node.operation is TANHSHRINK:
@@ -50,8 +52,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return shrunk
     if node.operation is CELU:
         # PyTorch's gradient takes 1 / alpha in float32, and is 1 or NaN at NaN by the processor.
-        alpha = node.attributes.number("alpha")
-        return torch.where(x <= 0, alpha * torch.expm1(x.clamp(max=0) / alpha), x)
+        bent: Tensor = _Celu.apply(x, node.attributes.number("alpha"))  # type: ignore[no-untyped-call]
+        return bent
     if node.operation is BATCH_NORM and not node.attributes.flag("training"):
         return _batch_norm(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
@@ -59,6 +61,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return x.clone()
     if node.operation in (LAYER_NORM, GROUP_NORM):
         return _norm(node, operands)
+    if node.operation is RMS_NORM:
+        return _rms_norm(node, operands)
     if isinstance(node.operation, Reduction) and not x.numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
@@ -79,6 +83,22 @@ def _norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
     result = (deviations / torch.sqrt(variance + node.attributes.number("eps"))).reshape(x.shape)
     result = result if weight is None else result * weight.reshape(of_weight)
     return result if bias is None else result + bias.reshape(of_weight)
+
+
+def _rms_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
+    """PyTorch's on a GPU makes NaN of what stands beside an infinity, and without `eps` takes that
+    of float64."""
+    x, weight = unpack(operands, node.attributes, "input", "weight")
+    assert x is not None
+    _, own = _normalised_shapes(node, x)
+    dims = tuple(range(x.dim() - len(own), x.dim()))
+    eps = (
+        torch.finfo(getattr(torch, node.dtype.compute.value)).eps
+        if node.attributes["eps"] is None
+        else node.attributes.number("eps")
+    )
+    result = x * torch.rsqrt(x.square().mean(dims, keepdim=True) + eps)
+    return result if weight is None else result * weight
 
 
 def _normalised_shapes(node: Node, x: Tensor) -> tuple[Sequence[int], Sequence[int]]:
@@ -121,6 +141,24 @@ class _Gelu(torch.autograd.Function):
         density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
         result: Tensor = gradient * (_normal_distribution(x) + x * density)
         return result
+
+
+def _gelu_by_tanh(x: Tensor) -> Tensor:
+    """PyTorch's 1 + tanh loses its digits in the left tail, also in float64."""
+    return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+
+
+class _Celu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float) -> Tensor:
+        scaled = x.clamp(max=0) / alpha
+        ctx.save_for_backward(torch.where(x <= 0, torch.exp(scaled), 1.0))
+        return torch.where(x <= 0, alpha * torch.expm1(scaled), x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return gradient * slope, None
 
 
 class _Softsign(torch.autograd.Function):

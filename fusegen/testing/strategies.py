@@ -94,7 +94,7 @@ def _symbols(graph: Graph) -> list[str]:
 
 def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
     """The values of a size that keep every tensor small, those on the way too, such as a product of
-    a tensor with itself; the other sizes are 1 until chosen."""
+    a tensor with itself, and all sizes of slices at least 0; the other sizes are 1 until chosen."""
     results = topological(tuple(output.node for output in graph.outputs))
     shapes = {node.shape for node in (*graph.inputs, *graph.tensors, *results)}
     others = dict.fromkeys(_symbols(graph), 1) | dict(chosen)
@@ -103,4 +103,9 @@ def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
         known = others | {name: size}
         return max(math.prod(d.evaluate(known) for d in shape) for shape in shapes)
 
-    return [size for size in SIZES if greatest(size) <= max(GREATEST_COUNT, greatest(1))]
+    def least(size: int) -> int:
+        known = others | {name: size}
+        return min((d.evaluate(known) for shape in shapes for d in shape), default=0)
+
+    small = [size for size in SIZES if greatest(size) <= max(GREATEST_COUNT, greatest(1))]
+    return [size for size in small if least(size) >= min(0, least(1))]

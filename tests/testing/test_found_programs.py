@@ -10,6 +10,46 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # The bounds' own slope of celu was a difference that cancels, as was PyTorch's gelu by tanh.
+    "the slope of celu far from zero": (
+        "input x: [n, 5]\n    return celu(x * x * x, alpha=0.7)",
+        Case("float16", {"n": 129}),
+    ),
+    "the left tail of gelu by tanh": (
+        'input x: [n, 5]\n    return gelu(-7 - abs(x) * 0.2, approximate="tanh")',
+        Case("float32", {"n": 64}),
+    ),
+    # Great factors and small ones, in one order or another.
+    "a product that overflows on the way": (
+        "input x: [n, 1, h, 5]\n    return prod(x[..., 0])",
+        Case("float32", {"n": 8, "h": 255}, {"x": Filled(Values.WIDE, Layout.EXPANDED)}),
+    ),
+    # The margin's zeros times infinite weights.
+    "infinite weights of a convolution": (
+        "input x: [n, 2, h, 5]\n    kernel = Parameter([6, 2, 2, 2])\n    return conv2d(x, kernel)",
+        Case("float16", {"n": 2, "h": 17}, {"kernel": Filled(Values.INFINITE_ROWS, seed=2844)}),
+    ),
+    # A few samples had all fallen on one side of what decides.
+    "a convolution compared with a number": (
+        "input x: [n, 4, h, 5]\n    input y: [n, 4, h, 5]\n    kernel = Parameter([7, 4, 2, 2])\n"
+        "    return conv2d(clone(y / x), kernel) <= 3",
+        Case("bfloat16", {"n": 33, "h": 32}, {"x": Filled(Values.NORMAL, seed=43447)}, order=16),
+    ),
+    # All samples ended at an infinity, so that none showed how far errors reach.
+    "gradients around the greatest number": (
+        "input z: [33, 5]\n    norm = InstanceNorm1d(5, affine=False)\n"
+        "    v = z |> tanhshrink |> norm\n    wide = to(v[..., None], float64)\n"
+        "    rest = v % z\n    return rest, wide",
+        Case(
+            "float16",
+            {},
+            {"z": Filled(Values.CONSTANT_ROWS, Layout.REVERSED_DIMS, seed=203)},
+            gradients={
+                "rest": Filled(Values.HUGE, Layout.REVERSED_DIMS, seed=213),
+                "wide": None,
+            },
+        ),
+    ),
     # The seed that one choice had loaded for an element was taken for choices ahead of all.
     "dropped twice": (
         "input x: [16, 5]\n    first = Dropout(0.9)\n    last = Dropout(0.5)\n"
