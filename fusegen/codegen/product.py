@@ -50,12 +50,18 @@ class ProductText:
     few_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
-    narrow: TensorProductText | None
+    narrower: tuple[TensorProductText, ...]
     skinny: SkinnyText | None
     mma: MmaText | None
     wide: WideText | None
+    skinny_first: bool
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
+
+    @property
+    def tile_choice(self) -> tuple[TensorProductText, ...]:
+        """The forms among which the launcher chooses, the widest first."""
+        return (self.tensor, *self.narrower) if self.tensor is not None else ()
 
     @property
     def is_split(self) -> bool:
@@ -97,22 +103,20 @@ def product_text(plan: ProductPlan) -> ProductText:
         lines,
         few_lines,
         rows,
-        _tensor_form(plan, plan.tensor_cores, "tensor", host),
-        _tensor_form(plan, plan.narrow, "narrow_tensor", host),
+        _tensor_form(plan, plan.tensor_cores, host) if plan.tensor_cores else None,
+        tuple(_tensor_form(plan, form, host) for form in plan.narrower),
         _skinny_form(plan, host),
         mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
         _wide_form(plan, host),
+        plan.skinny_first,
     )
 
 
-def _tensor_form(
-    plan: ProductPlan, cores: WgmmaForm | None, name: str, host: Scope
-) -> TensorProductText | None:
-    if cores is None:
-        return None
+def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:
     split = cores.split
     marks = split.written if split else ()
-    kernel = f"{plan.name}_{name}_kernel"
+    width = "" if split else f"_{cores.columns}"
+    kernel = f"{plan.name}{width}_tensor_kernel"
     return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)
 
 

@@ -19,7 +19,7 @@ from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
+from fusegen.plan.kernels.product_forms import Exchange, WaveTime, WgmmaForm
 from fusegen.plan.tensor_cores import LANES, PAIR
 
 # The kernel's variable that tells whether a thread's place is inside the result.
@@ -52,8 +52,9 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
-    `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells that
-    the number of steps along K is not known when the kernel is compiled.
+    `wave` is what the launcher chooses among forms by. `conditions` are those on the tensors at
+    hand for taking this form. `run_time_depth` tells that the number of steps along K is not known
+    when the kernel is compiled.
 
     A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
     if `lanes_exchange`. An epilogue over rows works on
@@ -70,6 +71,7 @@ class TensorProductText:
     depth: int
     stages: int
     fewer_lines: bool
+    wave: WaveTime | None
     type: str
     stage_size: int
     operands: tuple[OperandText, ...]
@@ -129,6 +131,7 @@ def tensor_product_text(
         cores.depth,
         cores.stages,
         cores.fewer_lines,
+        cores.wave,
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,

@@ -13,16 +13,19 @@ from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import Exchange, MmaForm, WgmmaForm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
+from fusegen.plan.tile_waves import wave_time, worth_a_kernel
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 # Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
 ROWS = 128
 SWIZZLE_BYTES = 128
-# Wide tiles have the higher ratio of arithmetic to traffic; 128 float32 registers a thread.
-WIDE, NARROW = 256, 128
-# As many stages as fit into shared memory beside the barriers: 48 KB each with wide tiles, 32 KB
-# with narrow ones.
-STAGES = {WIDE: 4, NARROW: 6}
+# As many stages as fit into shared memory beside the barriers, each of 16 KB for the rows and 128
+# bytes for each column of a tile. Wide tiles load the least for a product; the widest has 128
+# float32 sums a thread.
+STAGES = {256: 4, 192: 5, 128: 6, 64: 8, 32: 10}
+WIDE = max(STAGES)
+# The copy brings so many neighbouring columns at once, where they are neighbours.
+CHUNK_COLUMNS = 64
 # The result's columns lie in the accumulators in blocks of 8, of which each of 4 lanes holds two
 # neighbours, stored with one access: a result with an odd number of columns has none.
 BLOCK_COLUMNS = 8
@@ -34,16 +37,12 @@ ACCESS_BYTES = 16
 
 # Without warpgroup products: eight warps with 32 x 32 of the result each.
 MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES = 128, 64, 32, 3
-# Where wide tiles would occupy half of the multiprocessors or fewer: tiles of 8 KB or 4 KB of the
-# right operand a step, of which as many steps are in flight as it takes to keep memory busy.
-SMALL, SMALLEST = 64, 32
-STAGES_OF_NARROW = {SMALL: 8, SMALLEST: 10}
 
 
 def tensor_cores(
     left: Load, right: Load, axes: ProductAxes, width: int | None, precision: Precision
 ) -> WgmmaForm | None:
-    """The tensor-core form for these operands, or None where there is none.
+    """The tensor-core form for these operands on the widest tiles, or None where there is none.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     float32 operands are read as TF32, where `precision` allows it.
@@ -63,8 +62,7 @@ def tensor_cores(
     size = axes.columns.constant
     if size is not None and size % PAIR:
         return None
-    columns = NARROW if size is not None and size <= NARROW else WIDE
-    if width is not None and columns % width:
+    if width is not None and WIDE % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
     exchange = exchange_of(views[1], axes.columns, left.dtype)
@@ -72,9 +70,9 @@ def tensor_cores(
     has_lines = views[0].major is Major.DEPTH
     return WgmmaForm(
         ROWS,
-        columns,
+        WIDE,
         depth,
-        STAGES[columns],
+        STAGES[WIDE],
         neighbours,
         exchange,
         *views,
@@ -82,28 +80,25 @@ def tensor_cores(
     )
 
 
-def narrow_form(
+def tile_forms(
     cores: WgmmaForm, axes: ProductAxes, width: int | None, processors: int
-) -> WgmmaForm | None:
-    """The form that stands in for `cores` where twice its tiles are not more than `processors`;
-    None where there is no such size, or the operands are not of 16 bits.
+) -> tuple[WgmmaForm, ...]:
+    """The forms that products of these axes need, the widest first, on a device with so many
+    multiprocessors. They are `cores` on tiles of other widths.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     """
-    if cores.left.buffer.dtype not in TENSOR_DTYPES:
-        return None
-    batches, rows, columns = (s.constant for s in (axes.batches, axes.rows, axes.columns))
-    least = -(-columns // cores.columns) if columns is not None else 1
-    if least * (batches or 1) * -(-(rows or 1) // cores.rows) * 2 > processors:
-        return None
-    # The copy brings 64 neighbouring columns at once, where they are neighbours.
-    is_line_major = cores.right.major is Major.LINE
-    small_is_enough = columns is None or columns // SMALL * 4 >= processors * 3
-    sizes = (SMALL,) if is_line_major or small_is_enough else (SMALLEST, SMALL)
-    for size in sizes:
-        if size < cores.columns and (width is None or size % width == 0):
-            return replace(cores, columns=size, stages=STAGES_OF_NARROW[size])
-    return None
+    itemsize = cores.left.buffer.dtype.itemsize
+    by_chunks = cores.right.major is Major.LINE
+    waves = {
+        columns: wave_time(columns, itemsize)
+        for columns in STAGES
+        if (width is None or columns % width == 0) and not (by_chunks and columns % CHUNK_COLUMNS)
+    }
+    return tuple(
+        replace(cores, columns=columns, stages=STAGES[columns], wave=waves[columns])
+        for columns in worth_a_kernel(waves, axes, processors)
+    )
 
 
 def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> MmaForm | None:

@@ -106,6 +106,7 @@ FAMILIES = (
     Family("skinny product", BARE, {"inner": 256, "features": 512}, {"rows": 7}),
     Family("product on narrow tiles", BARE, {"inner": 264, "features": 512}, {"rows": 100}),
     Family("product on wide tiles", BARE, {"inner": 136, "features": 2560}, {"rows": 1000}),
+    Family("product on tiles between", BARE, {"inner": 136, "features": 4104}, {"rows": 300}),
     Family("float32 product in parts", BARE, {"inner": 1024, "features": 512}, {"rows": 130}),
     Family("product with groups", LINEAR),
     Family("product with groups on wide tiles", LINEAR, {"features": 1536}, {"rows": 1500}),

@@ -5,23 +5,27 @@ from __future__ import annotations
 from fusegen.compiler.product_forms import forms_of
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.precision import Precision
 from tests.emulated import Size, apply, graph, planned, value
 
 
-def forms(dtype: DType, *shape: Size) -> tuple[str, ...]:
+def forms(dtype: DType, *shape: Size, precision: Precision = Precision.HIGHEST) -> tuple[str, ...]:
+    """Those of x @ w.T for float32, which TF32 needs, and of x @ w for others."""
     rows, depth, columns = shape
     x, w = value("x", rows, depth, dtype=dtype), value("w", depth, columns, dtype=dtype)
-    (step,) = planned(graph([x, w], apply("matmul", x, w))).steps
+    if dtype is DType.FLOAT32:
+        w = apply("transpose", value("w", columns, depth, dtype=dtype), dim0=0, dim1=1)
+    right = w.operands[0] if w.operands else w
+    (step,) = planned(graph([x, right], apply("matmul", x, w)), None, precision).steps
     assert isinstance(step, ProductPlan)
     return forms_of(step)
 
 
 def test_16_bit_products_have_every_form() -> None:
     assert forms(DType.BFLOAT16, "m", 4096, 8192) == (
-        "Hopper's tensor cores on tiles of 128 x 64 where those of 256 columns would leave half of "
-        "the device idle",
+        "Hopper's tensor cores on tiles of 128 x 256, 128 x 192, 128 x 128 or 128 x 64, whichever "
+        "are done first, with one for each multiprocessor at a time",
         "at most 8 rows read the right operand once, 32 columns a block",
-        "Hopper's tensor cores on tiles of 128 x 256",
         "other tensor cores on tiles of 128 x 64",
         "otherwise a shared-memory tile of 64 x 64",
     )
@@ -29,13 +33,20 @@ def test_16_bit_products_have_every_form() -> None:
 
 def test_sizes_that_are_known_leave_forms_out() -> None:
     many = forms(DType.BFLOAT16, 4096, 4096, 8192)
-    assert not any("idle" in form or "rows read" in form for form in many)
+    assert many[0] == "Hopper's tensor cores on tiles of 128 x 256"
+    assert not any("rows read" in form for form in many)
     odd = forms(DType.BFLOAT16, 4096, 4096, 8191)
     assert not any("Hopper" in form for form in odd)
 
 
 def test_float64_products_have_one_form() -> None:
     assert forms(DType.FLOAT64, "m", 4096, 8192) == ("a shared-memory tile of 64 x 64",)
+
+
+def test_tf32_products_of_few_rows_are_no_tf32_ones() -> None:
+    few, tiles, _ = forms(DType.FLOAT32, "m", 4096, 8192, precision=Precision.HIGH)
+    assert few == "at most 16 rows read the right operand once, 32 columns a block"
+    assert tiles.startswith("Hopper's tensor cores on tiles of 128 x 256, 128 x 192, 128 x 128 or")
 
 
 def test_float32_products_have_a_form_for_wide_ranges() -> None:

@@ -184,27 +184,6 @@ def test_float16() -> None:
     check(kernels, one, tensors, form="tensor_kernel")
 
 
-@pytest.mark.parametrize("name", ["x @ w", "x @ w.T", "dy.T @ x"])
-def test_few_tiles_are_made_narrow(name: str) -> None:
-    """The emulator has three multiprocessors, half of which one wide tile occupies."""
-    left, right, body = PRODUCTS[name]
-    inputs = [half("left", *("m" if s == 136 else s for s in left)), half("right", *right)]
-    one = graph(inputs, body(*inputs))
-    (kernels,) = build([one], check=True)
-    for rows in (9, 128, 129):
-        if name != "dy.T @ x":
-            tensors = [normal(rows, 72), normal(*shape_of(right))]
-        else:
-            tensors = [normal(77, rows - rows % 8 + 8), normal(*shape_of(right))]
-        check(kernels, one, tensors, form="tensor_kernel")
-        emulator_runtime().take_launched()
-        kernels(*tensors)
-        (launched,) = emulator_runtime().take_launched()
-        tiles = -(-tensors[0].shape[1 if name == "dy.T @ x" else 0] // 128)
-        tiles *= -(-shape_of(right)[0 if name == "x @ w.T" else 1] // 256)
-        assert ("narrow" in launched) == (2 * tiles <= 3)
-
-
 @pytest.fixture
 def ampere() -> Iterator[None]:
     """Launchers see a device without warpgroup products."""

@@ -18,6 +18,7 @@ from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
+from fusegen.plan.tensor_cores import STAGES
 from fusegen.testing.families import FAMILIES
 
 
@@ -30,8 +31,10 @@ def kinds(step: Step) -> Iterator[object]:
         yield step.parts > 1
     if isinstance(step, ProductPlan):
         yield type(step.epilogue)
-        forms = ("tensor_cores", "narrow", "skinny", "mma")
+        forms = ("tensor_cores", "skinny", "mma")
         yield from (form for form in forms if getattr(step, form))
+        if step.tensor_cores and not step.tensor_cores.split:
+            yield from (form.columns for form in (step.tensor_cores, *step.narrower))
         if step.tensor_cores and step.tensor_cores.split:
             yield "split"
 
@@ -53,7 +56,8 @@ def seen() -> set[object]:
 def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     plans = {ElementwisePlan, RowPlan, ProductPlan, ConvolutionPlan, LibraryPlan}
     epilogues = {ElementEpilogue, GroupEpilogue, PartialEpilogue}
-    forms = {"tensor_cores", "narrow", "skinny", "mma", "split"}
+    # The narrowest tiles are for products too large for a test; test_tile_widths.py has them.
+    forms = {"tensor_cores", "skinny", "mma", "split", *sorted(STAGES)[1:]}
     rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
     assert seen >= plans | epilogues | forms | rows
 

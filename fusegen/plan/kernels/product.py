@@ -54,8 +54,9 @@ class ProductPlan(KernelPlan):
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
     column); the flags tell whether neighbours in depth are neighbours in memory. Where
     `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
-    devices that allow it; `narrow` stands in for `tensor_cores` where that has too few tiles for
-    the device.
+    devices that allow it. The forms in `narrower`, the widest first, stand in for `tensor_cores`
+    where their tiles' waves end sooner on the device. With `skinny_first` that form goes before
+    all others.
     """
 
     axes: ProductAxes
@@ -67,9 +68,10 @@ class ProductPlan(KernelPlan):
     tile: Tile
     epilogue: Epilogue
     tensor_cores: WgmmaForm | None = None
-    narrow: WgmmaForm | None = None
+    narrower: tuple[WgmmaForm, ...] = ()
     skinny: SkinnyForm | None = None
     mma: MmaForm | None = None
+    skinny_first: bool = True
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -19,13 +19,22 @@ class Exchange(Enum):
 
 
 @dataclass(frozen=True)
+class WaveTime:
+    """What one tile for each multiprocessor takes, in nanoseconds: a part that is always there,
+    and one for each of K."""
+
+    fixed: float
+    per_depth: float
+
+
+@dataclass(frozen=True)
 class WgmmaForm:
     """The form of a product for Hopper's tensor cores: `rows` x `columns` of the result a block,
     `depth` of K a step, with `stages` steps of operands in flight. With `split` the operands are
     float16 parts of those of the product.
 
     With `fewer_lines` the copies for the last tile bring no more of the left operand's lines than
-    there are rows.
+    there are rows. `wave` is what the launcher chooses among several forms by.
 
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
     `exchange` where these are more than 2.
@@ -41,6 +50,7 @@ class WgmmaForm:
     right: MatrixView
     split: Split | None = None
     fewer_lines: bool = False
+    wave: WaveTime | None = None
 
 
 @dataclass(frozen=True)

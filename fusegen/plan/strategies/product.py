@@ -32,7 +32,13 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
-from fusegen.plan.tensor_cores import exchanging_results, mma_form, narrow_form, tensor_cores
+from fusegen.plan.tensor_cores import (
+    TENSOR_DTYPES,
+    exchanging_results,
+    mma_form,
+    tensor_cores,
+    tile_forms,
+)
 
 TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
 # Groups wider than the narrow tile get this one, if they fit.
@@ -210,8 +216,8 @@ def _plan(
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
     cores = exchanging_results(cores, epilogue) if cores else None
-    narrow = narrow_form(cores, axes, width, context.device.processors) if cores else None
-    cores = cores or split_product(node, left, right, axes, width, context)
+    forms = tile_forms(cores, axes, width, context.device.processors) if cores else ()
+    cores = forms[0] if forms else split_product(node, left, right, axes, width, context)
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = skinny_form(left, right, axes, width, is_partial)
     product_flops = 2 * hints.value(node.type.count * axes.depths)
@@ -240,9 +246,11 @@ def _plan(
         tile,
         epilogue,
         cores,
-        narrow,
+        forms[1:],
         skinny,
         mma_form(left, right, axes, epilogue),
+        # Tiles of 16-bit operands are as quick, even for one row; a few of TF32's are rounded more.
+        left.dtype not in TENSOR_DTYPES,
     )
 
 

@@ -10,6 +10,7 @@
 #include "fusegen/skinny_product.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
+#include "fusegen/tile_waves.cuh"
 #include "fusegen/wgmma_exchange.cuh"
 
 namespace fusegen {
@@ -295,7 +296,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
 // product is not stored.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
-__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_kernel(
+__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_64_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
     const __grid_constant__ TensorMap left_rest_map,
     const __grid_constant__ TensorMap right_map,
@@ -303,13 +304,13 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
     int64_t batch) {
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
-    constexpr int stages = 10;
+    constexpr int stages = 8;
     constexpr int tile_rows = 128;
-    constexpr int tile_columns = 32;
+    constexpr int tile_columns = 64;
     constexpr int tile_depth = 64;
     constexpr int left_start = 0;
     constexpr int right_start = 8192;
-    constexpr int stage_size = 10240;  // elements
+    constexpr int stage_size = 12288;  // elements
     const int64_t rows = batch;
     const int64_t columns = 256;
     const int64_t depths = 96;
@@ -404,8 +405,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
             }
             const int lane = thread % 2;  // of the threads that share a row's columns
 #pragma unroll
-            for (int group = 0; group < 1; ++group) {
-                const int64_t line_group = int64_t{column_tile} * 2 + (group * 2 + thread % 4 / 2);
+            for (int group = 0; group < 2; ++group) {
+                const int64_t line_group = int64_t{column_tile} * 4 + (group * 2 + thread % 4 / 2);
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int64_t product_row = tile_first_row + own_row + half * 8;
@@ -485,7 +486,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_narrow_tensor_k
 // product is not stored.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
-__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_tensor_kernel(
+__global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_256_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
     const __grid_constant__ TensorMap left_rest_map,
     const __grid_constant__ TensorMap right_map,
@@ -808,8 +809,15 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     constexpr int threads = 256;
     constexpr std::size_t shared_bytes = 16640;
     const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {256, 96});
-    // Wide tiles would leave half of the multiprocessors idle, or more.
-    if (2 * 1 * divide_up(rows, 128) * divide_up(columns, 256) <= processor_count()) {
+    const dim3 grid = grid_of(tiles);
+    // Of the widths of tiles the one whose waves, a tile for each multiprocessor, end first.
+    constexpr TileWave tile_waves[] = {
+        {256, 1700.0, 10.6},
+        {64, 500.0, 3.6},
+    };
+    const int64_t row_tiles = 1 * divide_up(rows, 128);
+    const int tile_columns = quickest_tile(tile_waves, row_tiles, columns, 96, processor_count());
+    if (tile_columns == 64) {
         // The tensor cores' form takes operands with neighbours in the planned direction, whose other
         // strides are multiples of 16 bytes.
         TensorMap left_map;
@@ -819,7 +827,7 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
         int64_t right_run[2];
         const int rest_lines = lines_of_rest<128>(rows);
         const int64_t depths = 96;
-        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 32);
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
         if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
             is_aligned(x, 16) && is_aligned(fc_weight, 16) && is_aligned(y, 16) &&
             merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
@@ -835,42 +843,15 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
                 fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
                     * 2, right_run[0] * 32 },
-                { 64, 2, 4, 4, 1 }, Swizzle::bytes_128}) == TensorMapError::none) {
+                { 64, 2, 4, 4, 2 }, Swizzle::bytes_128}) == TensorMapError::none) {
             const int64_t processors = processor_count();
-            constexpr std::size_t ring_bytes = 102400 * sizeof(bfloat16);
-            FUSEGEN_LAUNCH(linear_gelu_group_norm_narrow_tensor_kernel, grid_of(tensor_tiles < processors
+            constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
+            FUSEGEN_LAUNCH(linear_gelu_group_norm_64_tensor_kernel, grid_of(tensor_tiles < processors
                 ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                            left_map, left_rest_map, right_map, y, batch);
             return FUSEGEN_LAST_ERROR();
         }
     }
-    // The form for few rows takes operands that are read 16 bytes at a time.
-    if (rows <= 8) {
-        int64_t left_run[2];
-        int64_t right_run[2];
-        const int64_t depths = 96;
-        if (depths % 8 == 0 &&
-            merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
-            left_run[1] == 1 &&
-            is_aligned(x, 16) &&
-            (left_run[0]) % 8 == 0 &&
-            merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
-            right_run[1] == 1 &&
-            is_aligned(fc_weight, 16) &&
-            (right_run[0]) % 8 == 0) {
-            const int64_t column_tiles = divide_up(columns, 32);
-            const auto skinny_kernel =
-                rows <= 2 ? linear_gelu_group_norm_skinny_kernel<2> :
-                linear_gelu_group_norm_skinny_kernel<8>;
-            FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(256), 1056, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
-                           y, batch);
-            return FUSEGEN_LAST_ERROR();
-        }
-    }
-
-    const dim3 grid = grid_of(tiles);
     // The tensor cores' form takes operands with neighbours in the planned direction, whose other
     // strides are multiples of 16 bytes.
     TensorMap left_map;
@@ -899,10 +880,36 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             { 64, 2, 4, 4, 8 }, Swizzle::bytes_128}) == TensorMapError::none) {
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
-        FUSEGEN_LAUNCH(linear_gelu_group_norm_tensor_kernel, grid_of(tensor_tiles < processors
+        FUSEGEN_LAUNCH(linear_gelu_group_norm_256_tensor_kernel, grid_of(tensor_tiles < processors
             ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
                        left_map, left_rest_map, right_map, y, batch);
         return FUSEGEN_LAST_ERROR();
+    }
+
+    // The form for few rows takes operands that are read 16 bytes at a time.
+    if (rows <= 8) {
+        int64_t left_run[2];
+        int64_t right_run[2];
+        const int64_t depths = 96;
+        if (depths % 8 == 0 &&
+            merge_dims(x_strides, {batch, 96}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            is_aligned(x, 16) &&
+            (left_run[0]) % 8 == 0 &&
+            merge_dims(fc_weight_strides, {256, 96}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            is_aligned(fc_weight, 16) &&
+            (right_run[0]) % 8 == 0) {
+            const int64_t column_tiles = divide_up(columns, 32);
+            const auto skinny_kernel =
+                rows <= 2 ? linear_gelu_group_norm_skinny_kernel<2> :
+                linear_gelu_group_norm_skinny_kernel<8>;
+            FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(256), 1056, stream,
+                           x, left_run[0], 0,
+                           fc_weight, right_run[0], 0,
+                           y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
     }
 
     // The form for other tensor cores takes operands that are read 16 bytes at a time.

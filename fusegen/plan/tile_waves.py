@@ -1,0 +1,110 @@
+"""How long a product takes on tiles of which each multiprocessor works on one at a time, and which
+forms are worth a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fusegen.ir.integers import Integer
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.kernels.product_forms import WaveTime
+
+ROWS = 128
+# What a wave of tiles of 128 rows and so many columns takes for operands of 16 bits. Fitted to
+# docs/notes/tensor-core-products.md ("One wave of tiles", less the 8 microseconds of every call
+# there) and for the widest to the products of many waves in README.md. Where a narrower tile came
+# out quicker for its columns than a wider one, in its one wave, it has that one's rate and 2 % for
+# what it loads more: in many waves, power decides.
+WAVES: Mapping[int, WaveTime] = {
+    256: WaveTime(1700.0, 10.6),
+    192: WaveTime(1300.0, 8.1),
+    128: WaveTime(1300.0, 5.4),
+    64: WaveTime(500.0, 3.6),
+    32: WaveTime(500.0, 3.2),
+}
+# In bytes.
+MEASURED_ITEM = 2
+# A form is worth a kernel if some product would take so many times as long without it.
+WORTH = 1.1
+# The time of a launch, in nanoseconds: what differs beside it matters less.
+LAUNCH = 2500.0
+# Where sizes are not known: up to so many tiles along the rows, and powers of four.
+MOST_ROW_TILES = 64
+COLUMNS = DEPTHS = (64, 256, 1024, 4096, 16384)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A product's size as waves see it: the tiles along its rows, in all batches, its columns and
+    its depth."""
+
+    row_tiles: int
+    columns: int
+    depths: int
+
+
+def wave_time(columns: int, itemsize: int) -> WaveTime:
+    """That of a tile of so many columns for operands of `itemsize` bytes, which the tensor cores
+    multiply at a rate of bytes."""
+    measured = WAVES[columns]
+    return WaveTime(measured.fixed, measured.per_depth * itemsize / MEASURED_ITEM)
+
+
+def time(extent: Extent, columns: int, wave: WaveTime, processors: int) -> float:
+    """Nanoseconds on tiles of so many columns: as `quickest_tile` in `tile_waves.cuh`."""
+    tiles = extent.row_tiles * -(-extent.columns // columns)
+    return -(-tiles // processors) * (wave.fixed + wave.per_depth * extent.depths)
+
+
+def worth_a_kernel(
+    waves: Mapping[int, WaveTime], axes: ProductAxes, processors: int
+) -> tuple[int, ...]:
+    """The columns of those tiles that products of these axes need, the widest first.
+
+    Left out is, one after the other, what costs the least, as long as no product takes WORTH times
+    as long. Of many tiles, wide ones are best by what they load for a product, so those stay
+    where there may be many rows; a tile that is wider than the result needs never is.
+    """
+    needed = axes.columns.constant
+    if needed is not None:
+        enough = min((c for c in waves if c >= needed), default=max(waves))
+        waves = {c: wave for c, wave in waves.items() if c <= enough}
+    extents = tuple(_extents(axes))
+    times = [
+        {c: time(e, c, wave, processors) + LAUNCH for c, wave in waves.items()} for e in extents
+    ]
+    kept = sorted(waves, reverse=True)
+    fixed = kept[:1] if axes.rows.constant is None else []
+    while len(kept) > 1:
+        losses = {c: _loss(times, [k for k in kept if k != c]) for c in kept if c not in fixed}
+        if not losses:
+            break
+        least = min(losses, key=lambda c: (losses[c], c))
+        if losses[least] > WORTH:
+            break
+        kept.remove(least)
+    return tuple(kept)
+
+
+def _loss(times: Sequence[Mapping[int, float]], kept: Sequence[int]) -> float:
+    """How many times as long the product takes that needs the other tiles most."""
+    return max(min(of[c] for c in kept) / min(of.values()) for of in times)
+
+
+def _extents(axes: ProductAxes) -> Iterator[Extent]:
+    rows, batches = axes.rows.constant, axes.batches.constant
+    row_tiles: Iterable[int] = range(1, MOST_ROW_TILES + 1)
+    if rows is not None:
+        each = -(-rows // ROWS)
+        row_tiles = [each * n for n in ([batches] if batches is not None else row_tiles)]
+    elif batches is not None:
+        row_tiles = [batches * n for n in row_tiles]
+    for tiles in row_tiles:
+        for columns in _known(axes.columns, COLUMNS):
+            for depths in _known(axes.depths, DEPTHS):
+                yield Extent(tiles, columns, depths)
+
+
+def _known(size: Integer, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    return otherwise if size.constant is None else (size.constant,)

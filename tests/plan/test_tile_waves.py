@@ -1,0 +1,108 @@
+"""Which tiles a product of so many rows takes, and which of them get a kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.ir.integers import ONE, ZERO, Integer
+from fusegen.plan.cost import H100
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.tile_waves import (
+    LAUNCH,
+    WAVES,
+    WORTH,
+    Extent,
+    time,
+    wave_time,
+    worth_a_kernel,
+)
+
+ROWS = Integer.symbol("m", 1 << 40)
+WAVES_16_BITS = {columns: wave_time(columns, 2) for columns in WAVES}
+
+
+def axes(rows: Integer, columns: int, depths: int, batches: Integer = ONE) -> ProductAxes:
+    sizes = (batches, rows, Integer.of(columns), Integer.of(depths))
+    return ProductAxes(ZERO, ZERO, ZERO, ZERO, *sizes)
+
+
+def quickest(row_tiles: int, columns: int, depths: int, processors: int = 132) -> int:
+    extent = Extent(row_tiles, columns, depths)
+    return min(WAVES, key=lambda c: (time(extent, c, WAVES[c], processors), -c))
+
+
+@pytest.mark.parametrize(
+    ("row_tiles", "columns", "expected"),
+    [
+        (1, 4096, 32),  # 128 tiles
+        (2, 4096, 64),  # 128 tiles
+        (3, 4096, 128),  # 96 tiles
+        (4, 4096, 128),  # 128 tiles
+        (6, 4096, 192),  # 132 tiles
+        (8, 4096, 256),  # 128 tiles
+        (32, 4096, 256),  # 512 tiles
+        (1, 8192, 64),  # 128 tiles
+        (2, 8192, 128),  # 128 tiles
+        (3, 8192, 192),  # 129 tiles
+        (8, 8192, 256),  # 256 tiles
+        (64, 8192, 256),  # 2048 tiles
+    ],
+)
+def test_the_widest_tile_of_which_there_is_almost_one_for_each_multiprocessor(
+    row_tiles: int, columns: int, expected: int
+) -> None:
+    assert quickest(row_tiles, columns, 4096) == expected
+
+
+def test_a_wave_takes_what_was_measured() -> None:
+    """On wide tiles in README.md, to a tenth: bfloat16, 16 and 4 waves."""
+    assert time(Extent(64, 8192, 8192), 256, WAVES[256], 132) == pytest.approx(1.37e6, rel=0.1)
+    assert time(Extent(32, 4096, 4096), 256, WAVES[256], 132) == pytest.approx(0.181e6, rel=0.1)
+
+
+def test_wider_tiles_are_never_slower_for_their_columns() -> None:
+    """Else many tiles would take narrow ones, which load more."""
+    for depths in (1024, 4096, 65536):
+        rates = [(w.fixed + w.per_depth * depths) / c for c, w in sorted(WAVES.items())]
+        assert rates == sorted(rates, reverse=True)
+
+
+def test_operands_of_twice_as_many_bytes_take_twice_as_long() -> None:
+    assert wave_time(128, 4).per_depth == 2 * wave_time(128, 2).per_depth
+    assert wave_time(128, 4).fixed == wave_time(128, 2).fixed
+
+
+@pytest.mark.parametrize(
+    ("columns", "depths", "expected"),
+    [
+        (4096, 4096, (256, 192, 128, 64, 32)),
+        (8192, 8192, (256, 192, 128, 64)),
+        (128256, 4096, (256,)),  # 501 tiles of 256 columns for the first row
+        (64, 64, (64,)),
+    ],
+)
+def test_forms_for_any_number_of_rows(columns: int, depths: int, expected: tuple[int, ...]) -> None:
+    found = worth_a_kernel(WAVES_16_BITS, axes(ROWS, columns, depths), H100.processors)
+    assert found == expected
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, 32), (200, 64), (300, 128), (4096, 256)])
+def test_a_known_number_of_rows_has_one_form(rows: int, expected: int) -> None:
+    known = axes(Integer.of(rows), 4096, 4096)
+    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (expected,)
+
+
+def test_batches_count_as_rows() -> None:
+    known = axes(Integer.of(128), 4096, 4096, batches=Integer.of(3))
+    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (128,)
+
+
+@pytest.mark.parametrize("columns", [768, 4096, 11008, 14336])
+def test_what_is_left_out_is_hardly_missed(columns: int) -> None:
+    kept = worth_a_kernel(WAVES_16_BITS, axes(ROWS, columns, 4096), H100.processors)
+    for row_tiles in range(1, 65):
+        times = {
+            c: LAUNCH + time(Extent(row_tiles, columns, 4096), c, wave, H100.processors)
+            for c, wave in WAVES.items()
+        }
+        assert min(times[c] for c in kept) <= WORTH * min(times.values())
