@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import fusegen
-from fusegen.cli import bench, check, compile, doctor, explain, run, verify
+from fusegen.cli import bench, check, compile, doctor, explain, run, tune, verify
 from fusegen.errors import FusegenError, SourceError
 
-COMMANDS = (compile, check, explain, run, verify, bench, doctor)
+COMMANDS = (compile, check, explain, run, verify, bench, tune, doctor)
 
 USERS_ERROR = 1
 MISUSE = 2

@@ -21,7 +21,7 @@ from fusegen.codegen.wide_product import WideText, wide_text
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.epilogues import ElementEpilogue
-from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan, TunedRows
 from fusegen.plan.kernels.product_forms import WgmmaForm
 
 THREADS = 256
@@ -55,6 +55,7 @@ class ProductText:
     mma: MmaText | None
     wide: WideText | None
     skinny_first: bool
+    tuned: tuple[TunedRows, ...]
     threads: int = THREADS
     thread_columns: int = THREAD_COLUMNS
 
@@ -109,6 +110,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
         _wide_form(plan, host),
         plan.skinny_first,
+        plan.tuned,
     )
 
 

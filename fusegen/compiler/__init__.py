@@ -15,6 +15,7 @@ from fusegen.frontend.source import Source
 if TYPE_CHECKING:
     from fusegen.compiler.explanation import Explanation
     from fusegen.compiler.measured import MeasuredModel
+    from fusegen.compiler.tuning import TunedModel
     from fusegen.frontend.elaborate import ArgumentValue
     from fusegen.runtime.comparison import Comparison
 
@@ -91,7 +92,8 @@ def explain(
     model: str | None = None,
 ) -> Explanation:
     """The plan of a model in evaluation for the given sizes, its bytes and operations, that of its
-    forward in training if it is another one, and that of its backward."""
+    forward in training if it is another one, and that of its backward; with what was tuned on this
+    machine's card."""
     from dataclasses import replace
 
     from fusegen.compiler.choices import precision_named
@@ -107,13 +109,17 @@ def explain(
     from fusegen.plan.boundaries import boundaries
     from fusegen.plan.cost import SizeHints
     from fusegen.plan.module import plan_module
+    from fusegen.runtime.tuned_tiles import tuned_here
+
+    tuned = tuned_here()
 
     def explained(name: str, graph: Graph) -> Explanation:
-        plan = plan_module(graph, DType(dtype), hints, precision=precision_named(precision))
+        asked = precision_named(precision)
+        plan = plan_module(graph, DType(dtype), hints, precision=asked, preferences=tuned)
         dump_plan(name, plan)
         found = Explanation.of(plan, boundaries(plan, hints), hints)
         # What is built is planned without sizes.
-        built = plan_module(graph, DType(dtype), precision=precision_named(precision))
+        built = plan_module(graph, DType(dtype), precision=asked, preferences=tuned)
         return replace(found, is_built=found.plans_as(Explanation.of(built)))
 
     chosen = Specialisation.of(source, model, arguments)
@@ -234,3 +240,45 @@ def bench(
         what, graph, costs, dtype=DType(dtype), precision=precision, sizes=hints, peers=peers
     )
     return MeasuredModel(measurement, comparison)
+
+
+def tune(
+    source: Source,
+    *,
+    arguments: Arguments,
+    sizes: Mapping[str, int],
+    dtype: str = "float32",
+    precision: str = "highest",
+    model: str | None = None,
+) -> TunedModel:
+    """Time the tiles that a model's products can run on, and remember the quickest for this card.
+
+    FusegenError where there is no GPU, or nothing to choose.
+    """
+    from functools import partial
+
+    from fusegen.compiler.choices import precision_named
+    from fusegen.compiler.sizes import check_sizes
+    from fusegen.compiler.specialisation import Specialisation
+    from fusegen.compiler.tuning import tune_model
+    from fusegen.ir.dtypes import DType
+    from fusegen.runtime.gpu import current_card
+    from fusegen.runtime.measurement import require_gpu
+    from fusegen.runtime.tile_timing import time_products
+    from fusegen.runtime.tuned_tiles import remember
+
+    chosen = Specialisation.of(source, model, arguments)
+    check_sizes(chosen.graph(DType(dtype), training=False), sizes)
+    require_gpu()
+    card = current_card()
+    assert card is not None
+    tuned = tune_model(
+        chosen,
+        card,
+        partial(time_products, dtype=DType(dtype), precision=precision),
+        sizes=sizes,
+        dtype=DType(dtype),
+        precision=precision_named(precision),
+    )
+    remember(card, [found.choice for found in tuned.products])
+    return tuned

@@ -17,8 +17,10 @@ from fusegen.compiler.variant import (
 from fusegen.frontend import Source, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ops.autocast import Device
+from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.request import BuildRequest, Target
+from fusegen.runtime.tuned_tiles import tuned_here
 
 if TYPE_CHECKING:
     from fusegen.runtime.generated_module import Blueprint, NnModuleClass
@@ -57,8 +59,17 @@ def restored_model(
     return model_class(definition.name.text, description, OpenModel(parameters, draw, recipe))
 
 
-def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Blueprint:
-    """What the runtime needs to make modules of a specialisation."""
+def blueprint(
+    chosen: Specialisation,
+    target: Target,
+    check: bool = False,
+    preferences: Preferences | None = None,
+) -> Blueprint:
+    """What the runtime needs to make modules of a specialisation.
+
+    Without `preferences`, what was tuned on this machine's card counts where kernels run there, as
+    it is when they are built.
+    """
     from fusegen.runtime.generated_module import Blueprint
 
     device = Device.CUDA if target is Target.CUDA else Device.CPU
@@ -68,12 +79,15 @@ def blueprint(chosen: Specialisation, target: Target, check: bool = False) -> Bl
     def request(name: str) -> BuildRequest:
         architectures = default_architectures() if target is Target.CUDA else ()
         key = key_named(chosen, keys, name)
-        return make_variant(chosen, key).request(target, architectures, check)
+        preferred = preferences
+        if preferred is None:
+            preferred = tuned_here() if target is Target.CUDA else UNTUNED
+        return make_variant(chosen, key, preferred).request(target, architectures, check)
 
     text = chosen.python_source(device.value, None, tf32_dtypes(keys), autocasts=autocasts)
     return Blueprint(
         text=text,
         class_name=chosen.name,
-        key=f"{target.value} {check}",
+        key=f"{target.value} {check}" + ("" if preferences is None else f" {preferences}"),
         request=request,
     )

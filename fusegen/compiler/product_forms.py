@@ -25,6 +25,14 @@ def _few_rows(plan: ProductPlan) -> tuple[str, ...]:
     )
 
 
+def _tuned(plan: ProductPlan) -> str:
+    """What `fusegen tune` found on this card, as part of a clause that goes on."""
+    if not plan.tuned:
+        return ""
+    found = [f"{rows.columns} columns for {rows.least} to {rows.most}" for rows in plan.tuned]
+    return f"as tuned on this card for some numbers of rows ({', '.join(found)}), else "
+
+
 def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     cores = plan.tensor_cores
     if cores is None:
@@ -32,7 +40,8 @@ def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     *others, last = [f"{form.rows} x {form.columns}" for form in (cores, *plan.narrower)]
     tiles = f"Hopper's tensor cores on tiles of {', '.join(others)}{' or ' if others else ''}{last}"
     if others:
-        return (f"{tiles}, whichever are done first, with one for each multiprocessor at a time",)
+        which = "whichever are done first, with one for each multiprocessor at a time"
+        return (f"{tiles}, {_tuned(plan)}{which}",)
     wide = cores.split.wide if cores.split else None
     if wide is None:
         return (tiles,)

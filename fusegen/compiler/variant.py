@@ -26,6 +26,7 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.needs import needed_for
 from fusegen.plan.precision import Precision, float32_products
+from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.runtime.request import BuildRequest, Target
 
 COMMENT_WIDTH = 96
@@ -168,9 +169,12 @@ def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
     return found
 
 
-def make_variant(chosen: Specialisation, key: VariantKey) -> Variant:
-    """The operator of that key."""
-    return graph_variant(key.name(chosen), chosen.header, key.graph(chosen), key, key.spent(chosen))
+def make_variant(
+    chosen: Specialisation, key: VariantKey, preferences: Preferences = UNTUNED
+) -> Variant:
+    """The operator of that key, with what was tuned on the card at hand."""
+    name, graph = key.name(chosen), key.graph(chosen)
+    return graph_variant(name, chosen.header, graph, key, key.spent(chosen), preferences)
 
 
 def graph_variant(
@@ -179,11 +183,16 @@ def graph_variant(
     graph: Graph,
     key: VariantKey,
     spent: tuple[int, ...] = (),
+    preferences: Preferences = UNTUNED,
 ) -> Variant:
     """An operator that computes a graph in the key's dtype and precision; `header` stands at the
     top of its files, and nobody needs the arguments `spent` afterwards."""
     plan = plan_module(
-        pipeline.run(graph, dump_pass), key.dtype, precision=key.precision, spent=spent
+        pipeline.run(graph, dump_pass),
+        key.dtype,
+        precision=key.precision,
+        spent=spent,
+        preferences=preferences,
     )
     dump_plan(name, plan)
     cuda = cuda_source(plan, (*header, "", *_overview(graph, plan)))

@@ -11,6 +11,7 @@ from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Expressions, PartialStates
 from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import UNTUNED, Preferences
 
 
 class NotApplicable(Exception):
@@ -33,14 +34,16 @@ class Group:
 @dataclass(frozen=True)
 class Context:
     """What the planner knows beside the group: where each value would stand in memory, the device
-    it plans for, its guesses of symbolic sizes, the precision of float32 products, and the values
-    that all kernels use `rounded` to their types, as some kernel stores them."""
+    it plans for, its guesses of symbolic sizes, the precision of float32 products, the values
+    that all kernels use `rounded` to their types, as some kernel stores them, and what was tuned.
+    """
 
     buffers: Mapping[Node, Buffer]
     device: Device
     hints: SizeHints
     precision: Precision = Precision.HIGHEST
     rounded: frozenset[Node] = frozenset()
+    preferences: Preferences = UNTUNED
 
     def evaluator(
         self,

@@ -22,6 +22,7 @@ from fusegen.plan.labels import labels_of
 from fusegen.plan.lifetimes import releases
 from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.plan.rounding import as_stored
 from fusegen.plan.sizes import name_sizes
 
@@ -36,17 +37,18 @@ def plan_module(
     device: Device = H100,
     precision: Precision = Precision.HIGHEST,
     spent: Collection[int] = (),
+    preferences: Preferences = UNTUNED,
 ) -> ModulePlan:
     """The plan for a decomposed graph whose roots are all distinct computed values.
 
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
     `precision` is that of float32 products. Of its arguments the caller has no further use for
-    those in `spent`, by position.
+    those in `spent`, by position. `preferences` are what was tuned on the card at hand.
     """
     hints = hints or SizeHints.of(graph)
     graph = name_sizes(graph)
     buffers = buffers_of(graph)
-    context = Context(buffers, device, hints, precision)
+    context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)
     steps = _named(graph, parts)
     arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))

@@ -13,6 +13,7 @@ from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import Exchange, MmaForm, WgmmaForm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
 from fusegen.plan.tile_waves import wave_time, worth_a_kernel
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
@@ -81,24 +82,41 @@ def tensor_cores(
 
 
 def tile_forms(
-    cores: WgmmaForm, axes: ProductAxes, width: int | None, processors: int
+    cores: WgmmaForm,
+    axes: ProductAxes,
+    width: int | None,
+    processors: int,
+    preferences: Preferences = UNTUNED,
 ) -> tuple[WgmmaForm, ...]:
     """The forms that products of these axes need, the widest first, on a device with so many
-    multiprocessors. They are `cores` on tiles of other widths.
+    multiprocessors, and those that are preferred. They are `cores` on tiles of other widths.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     """
     itemsize = cores.left.buffer.dtype.itemsize
-    by_chunks = cores.right.major is Major.LINE
     waves = {
-        columns: wave_time(columns, itemsize)
-        for columns in STAGES
-        if (width is None or columns % width == 0) and not (by_chunks and columns % CHUNK_COLUMNS)
+        columns: wave_time(columns, itemsize) for columns in possible_columns(cores, axes, width)
     }
+    if preferences.only in waves:
+        kept = {preferences.only}
+    else:
+        kept = {*worth_a_kernel(waves, axes, processors)}
+        tuned = preferences.rows(ProductShape.of(cores, axes))
+        kept |= {rows.columns for rows in tuned if rows.columns in waves}
     return tuple(
         replace(cores, columns=columns, stages=STAGES[columns], wave=waves[columns])
-        for columns in worth_a_kernel(waves, axes, processors)
+        for columns in sorted(kept, reverse=True)
     )
+
+
+def possible_columns(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[int, ...]:
+    """The columns of all tiles that such a product can run on, the widest first: whole epilogues,
+    whole copies, and none wider than the result needs."""
+    step = CHUNK_COLUMNS if cores.right.major is Major.LINE else 1
+    fitting = [c for c in STAGES if c % (width or 1) == 0 and c % step == 0]
+    size = axes.columns.constant
+    enough = min((c for c in fitting if size is not None and c >= size), default=WIDE)
+    return tuple(c for c in fitting if c <= enough)
 
 
 def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> MmaForm | None:

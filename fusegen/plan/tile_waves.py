@@ -64,12 +64,8 @@ def worth_a_kernel(
 
     Left out is, one after the other, what costs the least, as long as no product takes WORTH times
     as long. Of many tiles, wide ones are best by what they load for a product, so those stay
-    where there may be many rows; a tile that is wider than the result needs never is.
+    where there may be many rows.
     """
-    needed = axes.columns.constant
-    if needed is not None:
-        enough = min((c for c in waves if c >= needed), default=max(waves))
-        waves = {c: wave for c, wave in waves.items() if c <= enough}
     extents = tuple(_extents(axes))
     times = [
         {c: time(e, c, wave, processors) + LAUNCH for c, wave in waves.items()} for e in extents

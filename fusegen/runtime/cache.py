@@ -35,7 +35,7 @@ def cached_file(name: str, key: str, file: str, make: Callable[[Path], object]) 
     found = entry / file
     if found.is_file():
         return found
-    with _cache_errors(), _lock(entry.name):
+    with cache_errors(), lock(entry.name):
         if not found.is_file():
             _fill(entry, make)
     return found
@@ -67,7 +67,7 @@ def _with_kept_log(error: BuildError, name: str) -> BuildError:
 
 
 @contextmanager
-def _lock(name: str) -> Iterator[None]:
+def lock(name: str) -> Iterator[None]:
     """Hold the entry's lock; the system frees it when the process ends, however that happens."""
     folder = settings.cache_folder() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _lock(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _cache_errors() -> Iterator[None]:
+def cache_errors() -> Iterator[None]:
     """Turn what the file system refuses into one line about the cache folder."""
     folder = settings.cache_folder()
     mend = f"set {settings.CACHE_DIR.name} to a folder on a local disk that you can write to"

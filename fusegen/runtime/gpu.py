@@ -36,6 +36,18 @@ def gpus() -> tuple[Gpu, ...]:
     )
 
 
+def current_card() -> str | None:
+    """The name of the GPU that torch uses now, such as `NVIDIA H200`; None where there is none.
+
+    Imports torch, which takes seconds, only where there is a driver.
+    """
+    if driver_cuda_version() is None or not (found := gpus()):
+        return None
+    import torch
+
+    return found[torch.cuda.current_device()].name
+
+
 def architecture_of(major: int, minor: int) -> str:
     """The architecture to compile for on a GPU of this compute capability, such as `sm_90a`.
 

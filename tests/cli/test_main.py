@@ -13,7 +13,7 @@ from fusegen.cli import check
 from fusegen.cli.main import main
 from fusegen.errors import Diagnostic, FusegenError, Severity, SourceError
 
-COMMANDS = ("compile", "check", "explain", "run", "verify", "doctor")
+COMMANDS = ("compile", "check", "explain", "run", "verify", "bench", "tune", "doctor")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])

@@ -11,7 +11,7 @@ import torch
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.module import ModulePlan
-from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product import ProductPlan, TunedRows
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.precision import Precision
 from fusegen.plan.tensor_cores import STAGES
@@ -126,3 +126,14 @@ def test_a_launch_takes_the_tiles_that_are_done_first() -> None:
         check(compiled, bare(), [normal(rows, 72), normal(264, 72)], form=form)
         taken.append(quickest)
     assert len(set(taken)) > 1
+
+
+def test_a_launch_takes_tuned_tiles_for_the_rows_they_are_for() -> None:
+    plan = on_tiles(planned(bare()), 256, 128, 64)
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan)
+    tuned = (TunedRows(1, 16, 256), TunedRows(17, 64, 128), TunedRows(129, 256, 128))
+    (compiled,) = link([replace(plan, steps=(replace(step, tuned=tuned),))], check=True)
+    for rows, columns in ((1, 256), (16, 256), (17, 128), (64, 128), (65, 64), (129, 128)):
+        form = f"_{columns}_tensor_kernel"
+        check(compiled, bare(), [normal(rows, 72), normal(264, 72)], form=form)

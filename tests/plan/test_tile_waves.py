@@ -78,7 +78,6 @@ def test_operands_of_twice_as_many_bytes_take_twice_as_long() -> None:
         (4096, 4096, (256, 192, 128, 64, 32)),
         (8192, 8192, (256, 192, 128, 64)),
         (128256, 4096, (256,)),  # 501 tiles of 256 columns for the first row
-        (64, 64, (64,)),
     ],
 )
 def test_forms_for_any_number_of_rows(columns: int, depths: int, expected: tuple[int, ...]) -> None:

@@ -143,5 +143,5 @@ def test_full_entry_is_found_in_a_folder_that_cannot_be_locked(
     def no_lock(name: str) -> None:
         raise AssertionError("a hit needs no lock")
 
-    monkeypatch.setattr(cache, "_lock", no_lock)
+    monkeypatch.setattr(cache, "lock", no_lock)
     assert cached_build(adder()) == built

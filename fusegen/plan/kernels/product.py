@@ -48,6 +48,15 @@ class ProductAxes:
 
 
 @dataclass(frozen=True)
+class TunedRows:
+    """For `least` to `most` rows, tiles of so many `columns` were timed to be the quickest."""
+
+    least: int
+    most: int
+    columns: int
+
+
+@dataclass(frozen=True)
 class ProductPlan(KernelPlan):
     """A batched matrix product on a shared-memory tile, and what is done with each element.
 
@@ -55,8 +64,8 @@ class ProductPlan(KernelPlan):
     column); the flags tell whether neighbours in depth are neighbours in memory. Where
     `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
     devices that allow it. The forms in `narrower`, the widest first, stand in for `tensor_cores`
-    where their tiles' waves end sooner on the device. With `skinny_first` that form goes before
-    all others.
+    where their tiles' waves end sooner on the device, but for those numbers of rows that are
+    `tuned`. With `skinny_first` that form goes before all others.
     """
 
     axes: ProductAxes
@@ -72,6 +81,7 @@ class ProductPlan(KernelPlan):
     skinny: SkinnyForm | None = None
     mma: MmaForm | None = None
     skinny_first: bool = True
+    tuned: tuple[TunedRows, ...] = ()
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -18,11 +18,12 @@ from fusegen.plan.expressions import Accumulator, Load
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
-from fusegen.plan.kernels.product import ProductAxes, ProductPlan, Tile
+from fusegen.plan.kernels.product import ProductAxes, ProductPlan, Tile, TunedRows
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
+from fusegen.plan.preferences import ProductShape
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
 from fusegen.plan.strategies.row_forms import WARP
@@ -216,7 +217,7 @@ def _plan(
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
     cores = tensor_cores(left, right, axes, width, context.precision)
     cores = exchanging_results(cores, epilogue) if cores else None
-    forms = tile_forms(cores, axes, width, context.device.processors) if cores else ()
+    forms, tuned = _on_tiles(cores, axes, width, context) if cores else ((), ())
     cores = forms[0] if forms else split_product(node, left, right, axes, width, context)
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = skinny_form(left, right, axes, width, is_partial)
@@ -251,7 +252,18 @@ def _plan(
         mma_form(left, right, axes, epilogue),
         # Tiles of 16-bit operands are as quick, even for one row; a few of TF32's are rounded more.
         left.dtype not in TENSOR_DTYPES,
+        tuned,
     )
+
+
+def _on_tiles(
+    cores: WgmmaForm, axes: ProductAxes, width: int | None, context: Context
+) -> tuple[tuple[WgmmaForm, ...], tuple[TunedRows, ...]]:
+    """The forms among which a launch chooses, and the tuned choices among them."""
+    forms = tile_forms(cores, axes, width, context.device.processors, context.preferences)
+    columns = [form.columns for form in forms] if len(forms) > 1 else []
+    tuned = context.preferences.rows(ProductShape.of(cores, axes))
+    return forms, tuple(rows for rows in tuned if rows.columns in columns)
 
 
 def _unit(dtype: DType, cores: WgmmaForm | None) -> str:

@@ -32,4 +32,22 @@ inline int quickest_tile(const TileWave (&waves)[forms], int64_t row_tiles, int6
     return quickest;
 }
 
+// For `least` to `most` rows, tiles of so many columns were the quickest when they were timed.
+struct TunedRows {
+    int64_t least;
+    int64_t most;
+    int columns;
+};
+
+// The tuned columns for so many rows; 0 where there are none.
+template <int ranges>
+inline int tuned_tile(const TunedRows (&tuned)[ranges], int64_t rows) {
+    for (const TunedRows& range : tuned) {
+        if (range.least <= rows && rows <= range.most) {
+            return range.columns;
+        }
+    }
+    return 0;
+}
+
 }  // namespace fusegen

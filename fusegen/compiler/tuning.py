@@ -1,0 +1,196 @@
+"""The stage that finds the quickest tiles for a model's products: what to time, and what follows.
+
+How candidates are timed is the caller's, so that all else runs without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.compiler.loading import blueprint
+from fusegen.compiler.sizes import check_sizes
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.compiler.variant import decomposed
+from fusegen.errors import FusegenError
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.ir.integers import Integer
+from fusegen.plan.cost import SizeHints
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.module import plan_module
+from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import BUCKETS, Preferences, ProductShape, TunedTile, bucket_of
+from fusegen.plan.tensor_cores import STAGES
+from fusegen.runtime.generated_module import Blueprint
+from fusegen.runtime.request import Target
+
+Times = Mapping[int, Mapping[str, float]]
+"""By the columns of its tiles and by its name, what a product's kernel takes in microseconds; one
+that did not run on such tiles is left out."""
+
+Timing = Callable[[Mapping[int, Blueprint], Graph, Mapping[str, int]], Times]
+"""Times the modules that have their products on tiles of so many columns alone, for these sizes."""
+
+
+@dataclass(frozen=True)
+class TunedProduct:
+    """A product of the plan, by its kernel's name, with so many rows: what it takes on tiles of
+    each number of columns, in microseconds, and what is remembered for such numbers of rows."""
+
+    kernel: str
+    rows: int
+    times: tuple[tuple[int, float], ...]
+    choice: TunedTile
+
+
+@dataclass(frozen=True)
+class TunedModel:
+    """What was found on a card."""
+
+    card: str
+    products: tuple[TunedProduct, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """`card`, and `products` with kernel, rows, times in microseconds by the tiles' columns,
+        the most rows that the choice is for, and its columns."""
+        return {
+            "card": self.card,
+            "products": [
+                {
+                    "kernel": found.kernel,
+                    "rows": found.rows,
+                    "times_us": {str(columns): time for columns, time in found.times},
+                    "most_rows": found.choice.most_rows,
+                    "tile_columns": found.choice.columns,
+                }
+                for found in self.products
+            ],
+        }
+
+    def as_text(self) -> str:
+        """A line for each product and number of rows."""
+        lines = [f"{self.card}; microseconds on tiles of so many columns:"]
+        for found in self.products:
+            times = ", ".join(f"{columns}: {time:.1f}" for columns, time in found.times)
+            choice = found.choice
+            lines.append(
+                f"  {found.kernel}, {found.rows} rows: {times}; "
+                f"{choice.columns} for up to {choice.most_rows} rows"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Product:
+    kernel: str
+    shape: ProductShape
+    rows: Integer
+
+
+def tune_model(
+    chosen: Specialisation,
+    card: str,
+    timing: Timing,
+    *,
+    sizes: Mapping[str, int],
+    dtype: DType,
+    precision: Precision,
+) -> TunedModel:
+    """Time the products of a model in evaluation on all tiles that they can run on.
+
+    `sizes` are symbolic sizes; of those that a product's rows depend on, the first that is not
+    given takes values for each bucket of rows, and all others the planner's guesses. Raises
+    FusegenError where no product has tiles to choose among.
+    """
+    graph = chosen.graph(dtype, training=False)
+    check_sizes(graph, sizes)
+    prepared = decomposed(chosen, dtype, training=False)
+
+    def products(preferences: Preferences) -> dict[str, _Product]:
+        plan = plan_module(prepared, dtype, precision=precision, preferences=preferences)
+        return {
+            found.kernel: found
+            for step in plan.steps
+            if isinstance(step, ProductPlan) and (found := _product(step, preferences.only))
+        }
+
+    by_columns = {columns: products(Preferences(only=columns)) for columns in STAGES}
+    by_columns = {columns: found for columns, found in by_columns.items() if found}
+    known = {name: product for found in by_columns.values() for name, product in found.items()}
+    choices = [name for name in known if sum(name in found for found in by_columns.values()) > 1]
+    if not choices:
+        raise FusegenError(
+            f"no product of model '{chosen.name}' has tiles to choose among in {dtype.value}",
+            "there are several for products with constant columns and depth on Hopper's tensor "
+            "cores: with --dtype bfloat16 or float16, or with --precision high",
+        )
+    candidates = {
+        columns: blueprint(chosen, Target.CUDA, preferences=Preferences(only=columns))
+        for columns in by_columns
+    }
+    tuned: dict[tuple[ProductShape, int], TunedProduct] = {}
+    for case in _cases(graph, [known[name] for name in choices], sizes):
+        times = timing(candidates, graph, case)
+        for name in choices:
+            rows = known[name].rows.evaluate(case)
+            bucket = bucket_of(rows)
+            found = tuple(
+                (columns, times[columns][name])
+                for columns in by_columns
+                if name in by_columns[columns] and name in times.get(columns, {})
+            )
+            if bucket is None or len(found) < 2:
+                continue
+            columns = min(found, key=lambda item: item[1])[0]
+            choice = TunedTile(known[name].shape, bucket, columns)
+            tuned.setdefault((choice.shape, bucket), TunedProduct(name, rows, found, choice))
+    return TunedModel(card, tuple(tuned.values()))
+
+
+def _product(step: ProductPlan, only: int | None) -> _Product | None:
+    """A product that runs on tiles of `only` so many columns, if it does."""
+    cores = step.tensor_cores
+    if cores is None or cores.columns != only:
+        return None
+    shape = ProductShape.of(cores, step.axes)
+    return None if shape is None else _Product(step.name, shape, step.axes.rows)
+
+
+def _cases(graph: Graph, products: list[_Product], given: Mapping[str, int]) -> Iterator[SizeHints]:
+    """The sizes to time: those given alone where they fix all rows, else one case for each bucket
+    of the first product whose rows are open."""
+    hints = SizeHints.of(graph, given)
+    names = {name for product in products for name in _names(product.rows)}
+    free = next((name for name in sorted(names) if name not in given), None)
+    if free is None:
+        yield hints
+        return
+    seen = set()
+    for most in BUCKETS:
+        value = _greatest(graph, products, given, free, most)
+        if value not in seen and value > 0:
+            seen.add(value)
+            yield SizeHints.of(graph, {**given, free: value})
+
+
+def _names(size: Integer) -> Iterator[str]:
+    """The sizes that a size is made of."""
+    for symbol in size.symbols():
+        yield from [symbol.name] if symbol.definition is None else _names(symbol.definition)
+
+
+def _greatest(
+    graph: Graph, products: list[_Product], given: Mapping[str, int], free: str, most: int
+) -> int:
+    """The greatest value of a size with which no product has more than so many rows."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        hints = SizeHints.of(graph, {**given, free: middle})
+        if max(product.rows.evaluate(hints) for product in products) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,106 @@
+"""Times a model's products on tiles of several widths, each in a module of its own."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from fusegen.errors import FusegenError
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.runtime.comparison import float32_matmul_precision, random_tensor, torch_dtype
+from fusegen.runtime.generated_module import Blueprint, generated_module
+from fusegen.runtime.timing import CacheFlush
+
+ROUNDS = 15
+WARM_UP = 3
+# Widths differ by the rounding of results at most, and by the order of a row's few parts.
+ALLOWED_DIFFERENCE = 0.05
+
+
+def time_products(
+    candidates: Mapping[int, Blueprint],
+    graph: Graph,
+    sizes: Mapping[str, int],
+    *,
+    dtype: DType,
+    precision: str,
+) -> dict[int, dict[str, float]]:
+    """The median time of each kernel on tiles, in microseconds, by the columns of its tiles and by
+    the plan's name for it.
+
+    All candidates have the same parameters and inputs and take turns in one run, with the L2 cache
+    overwritten before each call. Raises FusegenError where the GPU's memory does not suffice or
+    results differ, and whatever the build raises.
+    """
+    with torch.no_grad(), float32_matmul_precision(precision):
+        try:
+            modules: list[torch.nn.Module] = []
+            for blueprint in candidates.values():
+                made = getattr(generated_module(blueprint), blueprint.class_name)
+                module = made(device="cuda", dtype=torch_dtype(dtype)).eval()
+                if modules:
+                    module.load_state_dict(modules[0].state_dict(), assign=True)
+                modules.append(module)
+            inputs = [random_tensor(node, sizes, "cuda") for node in graph.inputs]
+            _check([_results(module(*inputs)) for module in modules])
+            launches = _profiled(modules, inputs)
+        except torch.OutOfMemoryError as refusal:
+            raise FusegenError(
+                "the GPU's memory does not suffice for these sizes", "set others with --size"
+            ) from refusal
+    return medians_on_tiles(launches)
+
+
+def medians_on_tiles(launches: Iterable[tuple[str, float]]) -> dict[int, dict[str, float]]:
+    """The median of the times of each kernel on tiles, from the names a profiler has for what ran,
+    such as `fusegen::gemm_128_tensor_kernel(CUtensorMap_st, int)`."""
+    times: dict[int, dict[str, list[float]]] = {}
+    for launched, time in launches:
+        match = re.search(r"\bfusegen::(?:\w+::)*(\w+)_(\d+)_tensor_kernel\b", launched)
+        if match is not None:
+            times.setdefault(int(match[2]), {}).setdefault(match[1], []).append(time)
+    return {
+        columns: {name: statistics.median(found) for name, found in of.items()}
+        for columns, of in times.items()
+    }
+
+
+def _results(outputs: object) -> list[torch.Tensor]:
+    return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)  # type: ignore[call-overload]
+
+
+def _check(results: Sequence[Sequence[torch.Tensor]]) -> None:
+    """Refuse candidates whose results are not the first one's."""
+    for others in results[1:]:
+        for expected, actual in zip(results[0], others, strict=True):
+            difference = (actual.double() - expected.double()).nan_to_num().norm()
+            if difference > ALLOWED_DIFFERENCE * expected.double().nan_to_num().norm():
+                raise FusegenError(
+                    "results on other tiles differ, so nothing is remembered",
+                    "run `fusegen verify` on the model, and report what it finds",
+                )
+
+
+def _profiled(
+    modules: Sequence[torch.nn.Module], inputs: Sequence[torch.Tensor]
+) -> list[tuple[str, float]]:
+    """What runs on the GPU in all rounds, by the profiler, with microseconds."""
+    flush = CacheFlush()
+    for module in modules:
+        for _ in range(WARM_UP):
+            module(*inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(ROUNDS):
+            for module in modules:
+                flush()
+                module(*inputs)
+        torch.cuda.synchronize()
+    return [
+        (event.name, event.time_range.elapsed_us())
+        for event in profiler.events()
+        if event.device_type.name == "CUDA"
+    ]

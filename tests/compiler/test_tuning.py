@@ -1,0 +1,155 @@
+"""Tuning, with times that are made up: what is timed, what is chosen, and who hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fusegen import compiler, settings
+from fusegen.compiler.loading import blueprint
+from fusegen.compiler.specialisation import Specialisation
+from fusegen.compiler.tuning import TunedModel, tune_model
+from fusegen.errors import FusegenError
+from fusegen.frontend import Source
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import BUCKETS
+from fusegen.runtime import tuned_tiles
+from fusegen.runtime.generated_module import Blueprint
+from fusegen.runtime.request import Target
+
+SOURCE = Source(
+    "two.fuse",
+    """
+model Two(width=512, out=96):
+    input x: [batch, time, width]
+    first = Linear(width, 1024)
+    second = Linear(1024, out)
+    return x |> first |> relu |> second
+""",
+)
+FIRST, SECOND = "first_relu", "second"
+
+
+def chosen() -> Specialisation:
+    return Specialisation.of(SOURCE, None, {})
+
+
+class MadeUp:
+    """Times by a formula: the first product is quickest on 128 columns, the second on 64, and both
+    on the widest from 1000 rows on."""
+
+    def __init__(self) -> None:
+        self.cases: list[dict[str, int]] = []
+        self.candidates: list[int] = []
+
+    def __call__(
+        self, candidates: Mapping[int, Blueprint], graph: Graph, sizes: Mapping[str, int]
+    ) -> dict[int, dict[str, float]]:
+        assert len({b.key for b in candidates.values()}) == len(candidates)
+        self.candidates = [*candidates]
+        self.cases.append({name: sizes[name] for name in ("batch", "time")})
+        best = {FIRST: 128, SECOND: 64}
+        if sizes["batch"] * sizes["time"] >= 1000:
+            best = dict.fromkeys(best, 256)
+        return {
+            columns: {name: 10.0 + abs(columns - best[name]) / 100 for name in (FIRST, SECOND)}
+            for columns in candidates
+        }
+
+
+def tune(made_up: MadeUp, dtype: DType = DType.BFLOAT16, **sizes: int) -> TunedModel:
+    return tune_model(
+        chosen(), "A card", made_up, sizes=sizes, dtype=dtype, precision=Precision.HIGHEST
+    )
+
+
+def test_each_product_on_its_tiles_for_each_number_of_rows() -> None:
+    made_up = MadeUp()
+    found = tune(made_up, time=16)
+    assert made_up.candidates == [256, 192, 128, 64, 32]
+    assert made_up.cases == [{"batch": most // 16, "time": 16} for most in BUCKETS]
+    assert {(p.kernel, p.rows, p.choice.most_rows, p.choice.columns) for p in found.products} == {
+        (name, most, most, columns if most < 1000 else 256 if name == FIRST else 128)
+        for name, columns in ((FIRST, 128), (SECOND, 64))
+        for most in BUCKETS
+    }
+    # 96 columns need no tiles wider than 128.
+    first, second = (next(p for p in found.products if p.kernel == n) for n in (FIRST, SECOND))
+    assert [columns for columns, _ in first.times] == [256, 192, 128, 64, 32]
+    assert [columns for columns, _ in second.times] == [128, 64, 32]
+
+
+def test_a_given_size_alone() -> None:
+    made_up = MadeUp()
+    found = tune(made_up, batch=3, time=100)
+    assert made_up.cases == [{"batch": 3, "time": 100}]
+    assert [(p.rows, p.choice.most_rows) for p in found.products] == [(300, 384)] * 2
+
+
+def test_more_rows_than_any_bucket_has_are_not_remembered() -> None:
+    assert tune(MadeUp(), batch=100, time=100).products == ()
+
+
+def test_products_that_ran_otherwise_are_not_remembered() -> None:
+    found = tune_model(
+        chosen(),
+        "A card",
+        lambda *_: {},
+        sizes={"time": 16},
+        dtype=DType.BFLOAT16,
+        precision=Precision.HIGHEST,
+    )
+    assert found.products == ()
+
+
+def test_a_model_without_a_choice_is_refused() -> None:
+    with pytest.raises(FusegenError, match=r"no product of model 'Two' has tiles to choose") as e:
+        tune(MadeUp(), DType.FLOAT32)
+    assert "--dtype bfloat16" in str(e.value.hint)
+
+
+def test_sizes_that_the_model_does_not_have() -> None:
+    with pytest.raises(FusegenError, match="no symbolic size 'rows'"):
+        tune(MadeUp(), rows=3)
+
+
+def test_report() -> None:
+    found = tune(MadeUp(), batch=3, time=100)
+    assert found.as_text().splitlines() == [
+        "A card; microseconds on tiles of so many columns:",
+        "  first_relu, 300 rows: 256: 11.3, 192: 10.6, 128: 10.0, 64: 10.6, 32: 11.0; "
+        "128 for up to 384 rows",
+        "  second, 300 rows: 128: 10.6, 64: 10.0, 32: 10.3; 64 for up to 384 rows",
+    ]
+    entry = found.as_json()["products"][1]
+    assert entry["times_us"] == {"128": 10.64, "64": 10.0, "32": 10.32}
+    assert (entry["kernel"], entry["most_rows"], entry["tile_columns"]) == (SECOND, 384, 64)
+
+
+def test_what_was_tuned_is_explained_and_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(settings.CACHE_DIR.name, str(tmp_path))
+    monkeypatch.setattr(tuned_tiles, "current_card", lambda: "A card")
+    name = "two_bfloat16"
+
+    def explained() -> list[bool]:
+        found = compiler.explain(SOURCE, arguments={}, sizes={}, dtype="bfloat16")
+        assert found.is_built
+        return [any("tuned on this card" in form for form in k.forms) for k in found.kernels]
+
+    def text(target: Target) -> str:
+        return blueprint(chosen(), target).request(name).sources[f"{name}.cu"]
+
+    before, emulated = text(Target.CUDA), text(Target.EMULATE)
+    assert explained() == [False, False] and "tuned" not in before
+    tuned_tiles.remember("A card", [p.choice for p in tune(MadeUp(), time=16).products])
+    assert explained() == [True, True]
+    assert "{1, 896, 128}," in text(Target.CUDA)
+    assert text(Target.EMULATE) == emulated
+    monkeypatch.setattr(tuned_tiles, "current_card", lambda: "Another card")
+    assert text(Target.CUDA) == before
