@@ -261,7 +261,9 @@ def tune(
     from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.compiler.tuning import tune_model
+    from fusegen.compiler.variant import VariantKey, has_tf32
     from fusegen.ir.dtypes import DType
+    from fusegen.plan.precision import Precision
     from fusegen.runtime.gpu import current_card
     from fusegen.runtime.measurement import require_gpu
     from fusegen.runtime.tile_timing import time_products
@@ -272,13 +274,11 @@ def tune(
     require_gpu()
     card = current_card()
     assert card is not None
-    tuned = tune_model(
-        chosen,
-        card,
-        partial(time_products, dtype=DType(dtype), precision=precision),
-        sizes=sizes,
-        dtype=DType(dtype),
-        precision=precision_named(precision),
-    )
+    asked, in_dtype = precision_named(precision), DType(dtype)
+    if not has_tf32(chosen, in_dtype, training=False):
+        asked = Precision.HIGHEST
+    variant = VariantKey(in_dtype, training=False, precision=asked).name(chosen)
+    timing = partial(time_products, variant=variant, dtype=in_dtype, precision=precision)
+    tuned = tune_model(chosen, card, timing, sizes=sizes, dtype=in_dtype, precision=asked)
     remember(card, [found.choice for found in tuned.products])
     return tuned

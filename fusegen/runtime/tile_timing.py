@@ -11,6 +11,7 @@ import torch
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.runtime.builds import cached_builds
 from fusegen.runtime.comparison import float32_matmul_precision, random_tensor, torch_dtype
 from fusegen.runtime.generated_module import Blueprint, generated_module
 from fusegen.runtime.timing import CacheFlush
@@ -26,6 +27,7 @@ def time_products(
     graph: Graph,
     sizes: Mapping[str, int],
     *,
+    variant: str,
     dtype: DType,
     precision: str,
 ) -> dict[int, dict[str, float]]:
@@ -33,9 +35,10 @@ def time_products(
     the plan's name for it.
 
     All candidates have the same parameters and inputs and take turns in one run, with the L2 cache
-    overwritten before each call. Raises FusegenError where the GPU's memory does not suffice or
-    results differ, and whatever the build raises.
+    overwritten before each call; `variant` is the operator that they then need. Raises FusegenError
+    where the GPU's memory does not suffice or results differ, and whatever the build raises.
     """
+    cached_builds([blueprint.request(variant) for blueprint in candidates.values()])
     with torch.no_grad(), float32_matmul_precision(precision):
         try:
             modules: list[torch.nn.Module] = []
