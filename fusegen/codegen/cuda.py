@@ -54,6 +54,10 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         uses_skinny=any(isinstance(k, ProductText) and k.skinny for k in kernels),
         has_convolution=any(isinstance(k, ConvolutionText) for k in kernels),
         uses_tensor_cores=any(isinstance(k, ProductText) and k.tensor for k in kernels),
+        uses_parts=any(
+            isinstance(k, ProductText) and any(form.parts > 1 for form in k.tile_choice)
+            for k in kernels
+        ),
         uses_tile_waves=any(isinstance(k, ProductText) and k.narrower for k in kernels),
         uses_splits=any(isinstance(k, ProductText) and k.is_split for k in kernels),
         uses_wide_splits=any(isinstance(k, ProductText) and k.wide for k in kernels),

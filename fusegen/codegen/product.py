@@ -22,7 +22,7 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import ProductPlan, TunedRows
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
 
 THREADS = 256
 THREAD_COLUMNS = 16
@@ -63,6 +63,10 @@ class ProductText:
     def tile_choice(self) -> tuple[TensorProductText, ...]:
         """The forms among which the launcher chooses, the widest first."""
         return (self.tensor, *self.narrower) if self.tensor is not None else ()
+
+    def form_number(self, kind: TileKind) -> int:
+        """Which of `tile_choice` is of this kind."""
+        return [TileKind(form.columns, form.parts) for form in self.tile_choice].index(kind)
 
     @property
     def is_split(self) -> bool:
@@ -117,8 +121,10 @@ def product_text(plan: ProductPlan) -> ProductText:
 def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:
     split = cores.split
     marks = split.written if split else ()
-    width = "" if split else f"_{cores.columns}"
-    kernel = f"{plan.name}{width}_tensor_kernel"
+    kind = "" if split else f"_{cores.columns}"
+    if cores.parts > 1:
+        kind += f"_by_{cores.parts}"
+    kernel = f"{plan.name}{kind}_tensor_kernel"
     return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)
 
 

@@ -52,7 +52,8 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
-    `wave` is what the launcher chooses among forms by. `conditions` are those on the tensors at
+    A cluster of `parts` blocks shares a tile's K. `wave` is what the launcher chooses among forms
+    by. `conditions` are those on the tensors at
     hand for taking this form. `run_time_depth` tells that the number of steps along K is not known
     when the kernel is compiled.
 
@@ -72,6 +73,7 @@ class TensorProductText:
     stages: int
     fewer_lines: bool
     wave: WaveTime | None
+    parts: int
     type: str
     stage_size: int
     operands: tuple[OperandText, ...]
@@ -132,6 +134,7 @@ def tensor_product_text(
         cores.stages,
         cores.fewer_lines,
         cores.wave,
+        cores.parts,
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,

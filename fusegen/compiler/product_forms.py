@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import WgmmaForm
 
 
 def forms_of(plan: ProductPlan) -> tuple[str, ...]:
@@ -29,19 +30,27 @@ def _tuned(plan: ProductPlan) -> str:
     """What `fusegen tune` found on this card, as part of a clause that goes on."""
     if not plan.tuned:
         return ""
-    found = [f"{rows.columns} columns for {rows.least} to {rows.most}" for rows in plan.tuned]
+    forms = {form.kind: form for form in (plan.tensor_cores, *plan.narrower) if form is not None}
+    found = [f"{_columns(forms[r.kind])} for {r.least} to {r.most}" for r in plan.tuned]
     return f"as tuned on this card for some numbers of rows ({', '.join(found)}), else "
+
+
+def _columns(form: WgmmaForm) -> str:
+    return f"{form.columns}{f' (K in {form.parts} parts)' if form.parts > 1 else ''}"
 
 
 def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     cores = plan.tensor_cores
     if cores is None:
         return ()
-    *others, last = [f"{form.rows} x {form.columns}" for form in (cores, *plan.narrower)]
-    tiles = f"Hopper's tensor cores on tiles of {', '.join(others)}{' or ' if others else ''}{last}"
-    if others:
-        which = "whichever are done first, with one for each multiprocessor at a time"
-        return (f"{tiles}, {_tuned(plan)}{which}",)
+    if plan.narrower:
+        *others, last = [_columns(form) for form in (cores, *plan.narrower)]
+        return (
+            f"Hopper's tensor cores on tiles of {cores.rows} rows and {', '.join(others)} or "
+            f"{last} columns, {_tuned(plan)}whichever are done first, with a block for each "
+            "multiprocessor at a time",
+        )
+    tiles = f"Hopper's tensor cores on tiles of {cores.rows} x {_columns(cores)}"
     wide = cores.split.wide if cores.split else None
     if wide is None:
         return (tiles,)

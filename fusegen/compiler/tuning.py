@@ -19,29 +19,30 @@ from fusegen.ir.graph import Graph
 from fusegen.ir.integers import Integer
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import BUCKETS, Preferences, ProductShape, TunedTile, bucket_of
-from fusegen.plan.tensor_cores import STAGES
+from fusegen.plan.tensor_cores import PARTS, STAGES
 from fusegen.runtime.generated_module import Blueprint
 from fusegen.runtime.request import Target
 
-Times = Mapping[int, Mapping[str, float]]
-"""By the columns of its tiles and by its name, what a product's kernel takes in microseconds; one
-that did not run on such tiles is left out."""
+Times = Mapping[TileKind, Mapping[str, float]]
+"""By the kind of its tiles and by its name, what a product's kernel takes in microseconds; one that
+did not run on such tiles is left out."""
 
-Timing = Callable[[Mapping[int, Blueprint], Graph, Mapping[str, int]], Times]
-"""Times the modules that have their products on tiles of so many columns alone, for these sizes."""
+Timing = Callable[[Mapping[TileKind, Blueprint], Graph, Mapping[str, int]], Times]
+"""Times the modules that have their products on one kind of tiles alone, for these sizes."""
 
 
 @dataclass(frozen=True)
 class TunedProduct:
-    """A product of the plan, by its kernel's name, with so many rows: what it takes on tiles of
-    each number of columns, in microseconds, and what is remembered for such numbers of rows."""
+    """A product of the plan, by its kernel's name, with so many rows: what it takes on each
+    kind of tiles, in microseconds, and what is remembered for such numbers of rows."""
 
     kernel: str
     rows: int
-    times: tuple[tuple[int, float], ...]
+    times: tuple[tuple[TileKind, float], ...]
     choice: TunedTile
 
 
@@ -53,17 +54,21 @@ class TunedModel:
     products: tuple[TunedProduct, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """`card`, and `products` with kernel, rows, times in microseconds by the tiles' columns,
-        the most rows that the choice is for, and its columns."""
+        """`card`, and `products` with kernel, rows, tiles with columns, parts of K and
+        microseconds, and of the choice the most rows that it is for, its columns and its parts."""
         return {
             "card": self.card,
             "products": [
                 {
                     "kernel": found.kernel,
                     "rows": found.rows,
-                    "times_us": {str(columns): time for columns, time in found.times},
+                    "tiles": [
+                        {"columns": kind.columns, "parts": kind.parts, "time_us": time}
+                        for kind, time in found.times
+                    ],
                     "most_rows": found.choice.most_rows,
-                    "tile_columns": found.choice.columns,
+                    "tile_columns": found.choice.kind.columns,
+                    "tile_parts": found.choice.kind.parts,
                 }
                 for found in self.products
             ],
@@ -71,15 +76,19 @@ class TunedModel:
 
     def as_text(self) -> str:
         """A line for each product and number of rows."""
-        lines = [f"{self.card}; microseconds on tiles of so many columns:"]
+        lines = [f"{self.card}; microseconds on tiles of so many columns (by parts of K):"]
         for found in self.products:
-            times = ", ".join(f"{columns}: {time:.1f}" for columns, time in found.times)
+            times = ", ".join(f"{_shown(kind)}: {time:.1f}" for kind, time in found.times)
             choice = found.choice
             lines.append(
                 f"  {found.kernel}, {found.rows} rows: {times}; "
-                f"{choice.columns} for up to {choice.most_rows} rows"
+                f"{_shown(choice.kind)} for up to {choice.most_rows} rows"
             )
         return "\n".join(lines)
+
+
+def _shown(kind: TileKind) -> str:
+    return str(kind.columns) if kind.parts == 1 else f"{kind.columns} by {kind.parts}"
 
 
 @dataclass(frozen=True)
@@ -116,10 +125,11 @@ def tune_model(
             if isinstance(step, ProductPlan) and (found := _product(step, preferences.only))
         }
 
-    by_columns = {columns: products(Preferences(only=columns)) for columns in STAGES}
-    by_columns = {columns: found for columns, found in by_columns.items() if found}
-    known = {name: product for found in by_columns.values() for name, product in found.items()}
-    choices = [name for name in known if sum(name in found for found in by_columns.values()) > 1]
+    kinds = [TileKind(columns, parts) for columns in STAGES for parts in (1, *PARTS[columns])]
+    by_kind = {kind: products(Preferences(only=kind)) for kind in kinds}
+    by_kind = {kind: found for kind, found in by_kind.items() if found}
+    known = {name: product for found in by_kind.values() for name, product in found.items()}
+    choices = [name for name in known if sum(name in found for found in by_kind.values()) > 1]
     if not choices:
         raise FusegenError(
             f"no product of model '{chosen.name}' has tiles to choose among in {dtype.value}",
@@ -127,8 +137,7 @@ def tune_model(
             "cores: with --dtype bfloat16 or float16, or with --precision high",
         )
     candidates = {
-        columns: blueprint(chosen, Target.CUDA, preferences=Preferences(only=columns))
-        for columns in by_columns
+        kind: blueprint(chosen, Target.CUDA, preferences=Preferences(only=kind)) for kind in by_kind
     }
     tuned: dict[tuple[ProductShape, int], TunedProduct] = {}
     for case in _cases(graph, [known[name] for name in choices], sizes):
@@ -137,22 +146,22 @@ def tune_model(
             rows = known[name].rows.evaluate(case)
             bucket = bucket_of(rows)
             found = tuple(
-                (columns, times[columns][name])
-                for columns in by_columns
-                if name in by_columns[columns] and name in times.get(columns, {})
+                (kind, times[kind][name])
+                for kind in by_kind
+                if name in by_kind[kind] and name in times.get(kind, {})
             )
             if bucket is None or len(found) < 2:
                 continue
-            columns = min(found, key=lambda item: item[1])[0]
-            choice = TunedTile(known[name].shape, bucket, columns)
+            quickest = min(found, key=lambda item: item[1])[0]
+            choice = TunedTile(known[name].shape, bucket, quickest)
             tuned.setdefault((choice.shape, bucket), TunedProduct(name, rows, found, choice))
     return TunedModel(card, tuple(tuned.values()))
 
 
-def _product(step: ProductPlan, only: int | None) -> _Product | None:
-    """A product that runs on tiles of `only` so many columns, if it does."""
+def _product(step: ProductPlan, only: TileKind | None) -> _Product | None:
+    """A product that runs on this kind of tiles `only`, if it does."""
     cores = step.tensor_cores
-    if cores is None or cores.columns != only:
+    if cores is None or cores.kind != only:
         return None
     shape = ProductShape.of(cores, step.axes)
     return None if shape is None else _Product(step.name, shape, step.axes.rows)

@@ -8,7 +8,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ONE
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.product import ProductAxes, TunedRows
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
 
 # The most rows of each bucket: powers of two, and in steps of a tile where each tile more counts.
 BUCKETS = (16, 64, 128, 256, 384, 512, 640, 768, 896, 1024, 2048, 4096)
@@ -38,31 +38,31 @@ class ProductShape:
 
 @dataclass(frozen=True)
 class TunedTile:
-    """Of a product of this shape with a number of rows from the bucket up to `most_rows`, tiles of
-    so many `columns` were the quickest."""
+    """Of a product of this shape with a number of rows from the bucket up to `most_rows`, this kind
+    of tiles was the quickest."""
 
     shape: ProductShape
     most_rows: int
-    columns: int
+    kind: TileKind
 
 
 @dataclass(frozen=True)
 class Preferences:
     """What goes before the planner's own figures: tiles that were `tuned`. With `only` all products
-    whose form on tiles of so many columns exists have that alone: for timing it."""
+    that can have this kind of tiles have that alone: for timing it."""
 
     tuned: tuple[TunedTile, ...] = ()
-    only: int | None = None
+    only: TileKind | None = None
 
     def rows(self, shape: ProductShape | None) -> tuple[TunedRows, ...]:
         """The tuned choices for a shape by rows; neighbours that are alike are taken together."""
-        found = {tile.most_rows: tile.columns for tile in self.tuned if tile.shape == shape}
+        found = {tile.most_rows: tile.kind for tile in self.tuned if tile.shape == shape}
         merged: list[TunedRows] = []
         for least, most in zip((1, *(b + 1 for b in BUCKETS)), BUCKETS, strict=False):
             if most not in found:
                 continue
             last = merged[-1] if merged else None
-            if last is not None and last.most == least - 1 and last.columns == found[most]:
+            if last is not None and last.most == least - 1 and last.kind == found[most]:
                 least = merged.pop().least
             merged.append(TunedRows(least, most, found[most]))
         return tuple(merged)

@@ -10,11 +10,11 @@ from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
-from fusegen.plan.kernels.product_forms import Exchange, MmaForm, WgmmaForm
+from fusegen.plan.kernels.product_forms import Exchange, MmaForm, TileKind, WgmmaForm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
-from fusegen.plan.tile_waves import wave_time, worth_a_kernel
+from fusegen.plan.tile_waves import CHOSEN_PARTS, wave_time, worth_a_kernel
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 # Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
@@ -25,6 +25,10 @@ SWIZZLE_BYTES = 128
 # float32 sums a thread.
 STAGES = {256: 4, 192: 5, 128: 6, 64: 8, 32: 10}
 WIDE = max(STAGES)
+# Among how many blocks of a cluster a tile's K may be shared out: the stages of the first one must
+# have room for the float32 sums of the others. A part of fewer steps does not pay for its sums.
+PARTS = {256: (2,), 192: (2,), 128: (2, 4), 64: (2, 4), 32: ()}
+LEAST_STEPS = 8
 # The copy brings so many neighbouring columns at once, where they are neighbours.
 CHUNK_COLUMNS = 64
 # The result's columns lie in the accumulators in blocks of 8, of which each of 4 lanes holds two
@@ -94,29 +98,44 @@ def tile_forms(
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     """
     itemsize = cores.left.buffer.dtype.itemsize
-    waves = {
-        columns: wave_time(columns, itemsize) for columns in possible_columns(cores, axes, width)
-    }
+    waves = {kind: wave_time(kind, itemsize) for kind in possible_kinds(cores, axes, width)}
     if preferences.only in waves:
         kept = {preferences.only}
     else:
-        kept = {*worth_a_kernel(waves, axes, processors)}
+        figured = {kind: wave for kind, wave in waves.items() if kind.parts in CHOSEN_PARTS}
+        kept = {*worth_a_kernel(figured, axes, processors)}
         tuned = preferences.rows(ProductShape.of(cores, axes))
-        kept |= {rows.columns for rows in tuned if rows.columns in waves}
+        kept |= {rows.kind for rows in tuned if rows.kind in waves}
     return tuple(
-        replace(cores, columns=columns, stages=STAGES[columns], wave=waves[columns])
-        for columns in sorted(kept, reverse=True)
+        replace(
+            cores,
+            columns=kind.columns,
+            stages=STAGES[kind.columns],
+            wave=waves[kind],
+            parts=kind.parts,
+        )
+        for kind in waves
+        if kind in kept
     )
 
 
-def possible_columns(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[int, ...]:
-    """The columns of all tiles that such a product can run on, the widest first: whole epilogues,
-    whole copies, and none wider than the result needs."""
+def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[TileKind, ...]:
+    """The tiles that such a product can run on, the widest first, and of those the ones of fewest
+    parts: whole epilogues, whole copies, none wider than the result needs, and parts of K that are
+    known to be worth a block."""
     step = CHUNK_COLUMNS if cores.right.major is Major.LINE else 1
     fitting = [c for c in STAGES if c % (width or 1) == 0 and c % step == 0]
     size = axes.columns.constant
     enough = min((c for c in fitting if size is not None and c >= size), default=WIDE)
-    return tuple(c for c in fitting if c <= enough)
+    columns = [c for c in fitting if c <= enough]
+    depths = axes.depths.constant
+    steps = 0 if depths is None else depths // cores.depth
+    return tuple(
+        TileKind(c, parts)
+        for c in columns
+        for parts in (1, *PARTS[c])
+        if parts == 1 or steps >= parts * LEAST_STEPS
+    )
 
 
 def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> MmaForm | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.product import ProductAxes
-from fusegen.plan.kernels.product_forms import WaveTime
+from fusegen.plan.kernels.product_forms import TileKind, WaveTime
 
 ROWS = 128
 # What a wave of tiles of 128 rows and so many columns takes for operands of 16 bits. Fitted to
@@ -23,6 +23,14 @@ WAVES: Mapping[int, WaveTime] = {
     64: WaveTime(500.0, 3.6),
     32: WaveTime(500.0, 3.2),
 }
+# Parts of K that these figures may choose. Tiles of others are taken only where they were tuned:
+# what their meeting takes has not been measured yet.
+CHOSEN_PARTS = (1,)
+# What it takes to add the sums of a tile's parts, in nanoseconds, by the tile's columns: a guess of
+# two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
+MEETING = 1000.0
+SUMS_RATE = 100.0
+SUM_BYTES = 4
 # In bytes.
 MEASURED_ITEM = 2
 # A form is worth a kernel if some product would take so many times as long without it.
@@ -44,23 +52,26 @@ class Extent:
     depths: int
 
 
-def wave_time(columns: int, itemsize: int) -> WaveTime:
-    """That of a tile of so many columns for operands of `itemsize` bytes, which the tensor cores
-    multiply at a rate of bytes."""
-    measured = WAVES[columns]
-    return WaveTime(measured.fixed, measured.per_depth * itemsize / MEASURED_ITEM)
+def wave_time(kind: TileKind, itemsize: int) -> WaveTime:
+    """That of a kind of tiles for operands of `itemsize` bytes, which the tensor cores multiply at
+    a rate of bytes."""
+    measured = WAVES[kind.columns]
+    sent = (kind.parts - 1) * ROWS * kind.columns * SUM_BYTES
+    meeting = MEETING + sent / SUMS_RATE if kind.parts > 1 else 0.0
+    per_depth = measured.per_depth * itemsize / MEASURED_ITEM / kind.parts
+    return WaveTime(round(measured.fixed + meeting), round(per_depth, 3))
 
 
-def time(extent: Extent, columns: int, wave: WaveTime, processors: int) -> float:
-    """Nanoseconds on tiles of so many columns: as `quickest_tile` in `tile_waves.cuh`."""
-    tiles = extent.row_tiles * -(-extent.columns // columns)
-    return -(-tiles // processors) * (wave.fixed + wave.per_depth * extent.depths)
+def time(extent: Extent, kind: TileKind, wave: WaveTime, processors: int) -> float:
+    """Nanoseconds on this kind of tiles: as `quickest_tile` in `tile_waves.cuh`."""
+    blocks = extent.row_tiles * -(-extent.columns // kind.columns) * kind.parts
+    return -(-blocks // processors) * (wave.fixed + wave.per_depth * extent.depths)
 
 
 def worth_a_kernel(
-    waves: Mapping[int, WaveTime], axes: ProductAxes, processors: int
-) -> tuple[int, ...]:
-    """The columns of those tiles that products of these axes need, the widest first.
+    waves: Mapping[TileKind, WaveTime], axes: ProductAxes, processors: int
+) -> tuple[TileKind, ...]:
+    """Those of the tiles, of which the first is the widest, that products of these axes need.
 
     Left out is, one after the other, what costs the least, as long as no product takes WORTH times
     as long. Of many tiles, wide ones are best by what they load for a product, so those stay
@@ -68,24 +79,24 @@ def worth_a_kernel(
     """
     extents = tuple(_extents(axes))
     times = [
-        {c: time(e, c, wave, processors) + LAUNCH for c, wave in waves.items()} for e in extents
+        {k: time(e, k, wave, processors) + LAUNCH for k, wave in waves.items()} for e in extents
     ]
-    kept = sorted(waves, reverse=True)
+    kept = [*waves]
     fixed = kept[:1] if axes.rows.constant is None else []
     while len(kept) > 1:
-        losses = {c: _loss(times, [k for k in kept if k != c]) for c in kept if c not in fixed}
+        losses = {k: _loss(times, [o for o in kept if o != k]) for k in kept if k not in fixed}
         if not losses:
             break
-        least = min(losses, key=lambda c: (losses[c], c))
+        least = min(losses, key=lambda k: (losses[k], k.columns, -k.parts))
         if losses[least] > WORTH:
             break
         kept.remove(least)
     return tuple(kept)
 
 
-def _loss(times: Sequence[Mapping[int, float]], kept: Sequence[int]) -> float:
+def _loss(times: Sequence[Mapping[TileKind, float]], kept: Sequence[TileKind]) -> float:
     """How many times as long the product takes that needs the other tiles most."""
-    return max(min(of[c] for c in kept) / min(of.values()) for of in times)
+    return max(min(of[k] for k in kept) / min(of.values()) for of in times)
 
 
 def _extents(axes: ProductAxes) -> Iterator[Extent]:

@@ -11,6 +11,7 @@ import torch
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.runtime.builds import cached_builds
 from fusegen.runtime.comparison import float32_matmul_precision, random_tensor, torch_dtype
 from fusegen.runtime.generated_module import Blueprint, generated_module
@@ -18,21 +19,22 @@ from fusegen.runtime.timing import CacheFlush
 
 ROUNDS = 15
 WARM_UP = 3
-# Widths differ by the rounding of results at most, and by the order of a row's few parts.
+KERNEL = r"(?P<name>\w+?)_(?P<columns>\d+)(?:_by_(?P<parts>\d+))?_tensor_kernel"
+# Widths differ by the order in which few parts are added at most.
 ALLOWED_DIFFERENCE = 0.05
 
 
 def time_products(
-    candidates: Mapping[int, Blueprint],
+    candidates: Mapping[TileKind, Blueprint],
     graph: Graph,
     sizes: Mapping[str, int],
     *,
     variant: str,
     dtype: DType,
     precision: str,
-) -> dict[int, dict[str, float]]:
-    """The median time of each kernel on tiles, in microseconds, by the columns of its tiles and by
-    the plan's name for it.
+) -> dict[TileKind, dict[str, float]]:
+    """The median time of each kernel on tiles, in microseconds, by their kind and by the plan's
+    name for it.
 
     All candidates have the same parameters and inputs and take turns in one run, with the L2 cache
     overwritten before each call; `variant` is the operator that they then need. Raises FusegenError
@@ -58,17 +60,20 @@ def time_products(
     return medians_on_tiles(launches)
 
 
-def medians_on_tiles(launches: Iterable[tuple[str, float]]) -> dict[int, dict[str, float]]:
+def medians_on_tiles(
+    launches: Iterable[tuple[str, float]],
+) -> dict[TileKind, dict[str, float]]:
     """The median of the times of each kernel on tiles, from the names a profiler has for what ran,
-    such as `fusegen::gemm_128_tensor_kernel(CUtensorMap_st, int)`."""
-    times: dict[int, dict[str, list[float]]] = {}
+    such as `fusegen::gemm_128_by_2_tensor_kernel(CUtensorMap_st, int)`."""
+    times: dict[TileKind, dict[str, list[float]]] = {}
     for launched, time in launches:
-        match = re.search(r"\bfusegen::(?:\w+::)*(\w+)_(\d+)_tensor_kernel\b", launched)
+        match = re.search(rf"\bfusegen::(?:\w+::)*{KERNEL}\b", launched)
         if match is not None:
-            times.setdefault(int(match[2]), {}).setdefault(match[1], []).append(time)
+            kind = TileKind(int(match["columns"]), int(match["parts"] or 1))
+            times.setdefault(kind, {}).setdefault(match["name"], []).append(time)
     return {
-        columns: {name: statistics.median(found) for name, found in of.items()}
-        for columns, of in times.items()
+        kind: {name: statistics.median(found) for name, found in of.items()}
+        for kind, of in times.items()
     }
 
 

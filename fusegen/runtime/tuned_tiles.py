@@ -16,13 +16,15 @@ from typing import Any
 from fusegen import settings
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.matrix_view import Major
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.preferences import BUCKETS, UNTUNED, Preferences, ProductShape, TunedTile
-from fusegen.plan.tensor_cores import STAGES
+from fusegen.plan.tensor_cores import PARTS
 from fusegen.runtime.cache import cache_errors, lock
 from fusegen.runtime.gpu import current_card
 
 FORMAT = 1
 NAME = "tuned-tiles.json"
+SIZES = ("columns", "depths", "most_rows", "tile_columns", "tile_parts")
 
 
 def tuned_file() -> Path:
@@ -86,7 +88,8 @@ def _as_json(tile: TunedTile) -> dict[str, Any]:
         "left": shape.left.name,
         "right": shape.right.name,
         "most_rows": tile.most_rows,
-        "tile_columns": tile.columns,
+        "tile_columns": tile.kind.columns,
+        "tile_parts": tile.kind.parts,
     }
 
 
@@ -100,16 +103,16 @@ def _parsed(content: Mapping[str, Any]) -> dict[str, tuple[TunedTile, ...]]:
 
 
 def _tile(entry: Mapping[str, Any]) -> TunedTile:
-    sizes = [entry[name] for name in ("columns", "depths", "most_rows", "tile_columns")]
+    sizes = [entry[name] for name in SIZES]
     if any(type(size) is not int for size in sizes):
         raise ValueError("a size in it is not a whole number")
-    columns, depths, most_rows, tile_columns = sizes
-    if most_rows not in BUCKETS or tile_columns not in STAGES:
+    columns, depths, most_rows, tile_columns, parts = sizes
+    if most_rows not in BUCKETS or parts not in {1, *PARTS.get(tile_columns, ())}:
         raise ValueError("it has numbers of rows or tiles that are none")
     shape = ProductShape(
         DType(entry["dtype"]), columns, depths, Major[entry["left"]], Major[entry["right"]]
     )
-    return TunedTile(shape, most_rows, tile_columns)
+    return TunedTile(shape, most_rows, TileKind(tile_columns, parts))
 
 
 def _ignored(path: Path, error: Exception) -> dict[str, tuple[TunedTile, ...]]:

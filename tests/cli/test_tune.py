@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fusegen.cli.main import main
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.runtime.tile_timing import medians_on_tiles
 from fusegen.runtime.tuned_tiles import read_tuned
 
@@ -51,13 +52,15 @@ def test_medians_by_width_and_kernel() -> None:
         ("fusegen::fc_gelu_128_tensor_kernel(CUtensorMap_st, int)", 12.0),
         ("fusegen::fc_gelu_64_tensor_kernel(CUtensorMap_st, int)", 8.0),
         ("fusegen::other_2_64_tensor_kernel(CUtensorMap_st, int)", 7.0),
+        ("fusegen::fc_gelu_128_by_2_tensor_kernel(CUtensorMap_st, int)", 6.0),
         ("fusegen::fc_gelu_tensor_kernel(CUtensorMap_st, int)", 1.0),
         ("void fusegen::fc_gelu_kernel<true>(float const*)", 1.0),
         ("Memcpy DtoD (Device -> Device)", 50.0),
     ]
     assert medians_on_tiles(launches) == {
-        128: {"fc_gelu": 12.0},
-        64: {"fc_gelu": 8.0, "other_2": 7.0},
+        TileKind(128): {"fc_gelu": 12.0},
+        TileKind(64): {"fc_gelu": 8.0, "other_2": 7.0},
+        TileKind(128, 2): {"fc_gelu": 6.0},
     }
 
 

@@ -9,7 +9,9 @@ import pytest
 from fusegen.frontend import Source, elaborate, parse
 from fusegen.ir.dtypes import DType
 from fusegen.passes import pipeline
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.module import plan_module
+from fusegen.plan.preferences import Preferences
 from fusegen.runtime.toolchain import find_nvcc
 from tests.codegen.golden_graphs import GOLDENS
 from tests.emulated import compile_quietly, cuda_text, joined_text, planned, session_folder
@@ -46,6 +48,15 @@ def test_examples(path: Path, dtype: DType, tmp_path: Path) -> None:
 def test_goldens(tmp_path: Path) -> None:
     plans = [planned(graph()) for graph in GOLDENS.values()]
     compile_for_all(joined_text(plans), tmp_path / "kernels.cu")
+
+
+@pytest.mark.parametrize("kind", [TileKind(192), TileKind(128), TileKind(128, 4)])
+def test_kinds_of_tiles(kind: TileKind, tmp_path: Path) -> None:
+    path = next(path for path in EXAMPLES if path.name == "l2_88.fuse")
+    graph = elaborate(parse(Source(path.name, path.read_text())), dtype=DType.BFLOAT16).graph
+    only = Preferences(only=kind)
+    plan = plan_module(pipeline.run(graph), DType.BFLOAT16, preferences=only)
+    compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.FLOAT64])

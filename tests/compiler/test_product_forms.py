@@ -23,8 +23,8 @@ def forms(dtype: DType, *shape: Size, precision: Precision = Precision.HIGHEST) 
 
 def test_16_bit_products_have_every_form() -> None:
     assert forms(DType.BFLOAT16, "m", 4096, 8192) == (
-        "Hopper's tensor cores on tiles of 128 x 256, 128 x 192, 128 x 128 or 128 x 64, whichever "
-        "are done first, with one for each multiprocessor at a time",
+        "Hopper's tensor cores on tiles of 128 rows and 256, 192, 128 or 64 columns, whichever are "
+        "done first, with a block for each multiprocessor at a time",
         "at most 8 rows read the right operand once, 32 columns a block",
         "other tensor cores on tiles of 128 x 64",
         "otherwise a shared-memory tile of 64 x 64",
@@ -46,7 +46,7 @@ def test_float64_products_have_one_form() -> None:
 def test_tf32_products_of_few_rows_are_no_tf32_ones() -> None:
     few, tiles, _ = forms(DType.FLOAT32, "m", 4096, 8192, precision=Precision.HIGH)
     assert few == "at most 16 rows read the right operand once, 32 columns a block"
-    assert tiles.startswith("Hopper's tensor cores on tiles of 128 x 256, 128 x 192, 128 x 128 or")
+    assert tiles.startswith("Hopper's tensor cores on tiles of 128 rows and 256, 192, 128 or 64")
 
 
 def test_float32_products_have_a_form_for_wide_ranges() -> None:

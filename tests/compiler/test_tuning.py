@@ -15,6 +15,7 @@ from fusegen.errors import FusegenError
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import BUCKETS
 from fusegen.runtime import tuned_tiles
@@ -44,11 +45,11 @@ class MadeUp:
 
     def __init__(self) -> None:
         self.cases: list[dict[str, int]] = []
-        self.candidates: list[int] = []
+        self.candidates: list[TileKind] = []
 
     def __call__(
-        self, candidates: Mapping[int, Blueprint], graph: Graph, sizes: Mapping[str, int]
-    ) -> dict[int, dict[str, float]]:
+        self, candidates: Mapping[TileKind, Blueprint], graph: Graph, sizes: Mapping[str, int]
+    ) -> dict[TileKind, dict[str, float]]:
         assert len({b.key for b in candidates.values()}) == len(candidates)
         self.candidates = [*candidates]
         self.cases.append({name: sizes[name] for name in ("batch", "time")})
@@ -56,8 +57,11 @@ class MadeUp:
         if sizes["batch"] * sizes["time"] >= 1000:
             best = dict.fromkeys(best, 256)
         return {
-            columns: {name: 10.0 + abs(columns - best[name]) / 100 for name in (FIRST, SECOND)}
-            for columns in candidates
+            kind: {
+                name: 9.0 + abs(kind.columns - best[name]) / 100 + kind.parts
+                for name in (FIRST, SECOND)
+            }
+            for kind in candidates
         }
 
 
@@ -70,17 +74,21 @@ def tune(made_up: MadeUp, dtype: DType = DType.BFLOAT16, **sizes: int) -> TunedM
 def test_each_product_on_its_tiles_for_each_number_of_rows() -> None:
     made_up = MadeUp()
     found = tune(made_up, time=16)
-    assert made_up.candidates == [256, 192, 128, 64, 32]
+    wide = [TileKind(256), TileKind(192), TileKind(128)]
+    narrow = [TileKind(64), TileKind(64, 2), TileKind(32)]
+    assert made_up.candidates == [*wide[:2], wide[2], TileKind(128, 2), *narrow]
     assert made_up.cases == [{"batch": most // 16, "time": 16} for most in BUCKETS]
-    assert {(p.kernel, p.rows, p.choice.most_rows, p.choice.columns) for p in found.products} == {
+    assert {
+        (p.kernel, p.rows, p.choice.most_rows, p.choice.kind.columns) for p in found.products
+    } == {
         (name, most, most, columns if most < 1000 else 256 if name == FIRST else 128)
         for name, columns in ((FIRST, 128), (SECOND, 64))
         for most in BUCKETS
     }
     # 96 columns need no tiles wider than 128.
     first, second = (next(p for p in found.products if p.kernel == n) for n in (FIRST, SECOND))
-    assert [columns for columns, _ in first.times] == [256, 192, 128, 64, 32]
-    assert [columns for columns, _ in second.times] == [128, 64, 32]
+    assert [kind for kind, _ in first.times] == [*wide, TileKind(64), TileKind(32)]
+    assert [kind for kind, _ in second.times] == [wide[2], TileKind(128, 2), *narrow]
 
 
 def test_a_given_size_alone() -> None:
@@ -120,14 +128,16 @@ def test_sizes_that_the_model_does_not_have() -> None:
 def test_report() -> None:
     found = tune(MadeUp(), batch=3, time=100)
     assert found.as_text().splitlines() == [
-        "A card; microseconds on tiles of so many columns:",
+        "A card; microseconds on tiles of so many columns (by parts of K):",
         "  first_relu, 300 rows: 256: 11.3, 192: 10.6, 128: 10.0, 64: 10.6, 32: 11.0; "
         "128 for up to 384 rows",
-        "  second, 300 rows: 128: 10.6, 64: 10.0, 32: 10.3; 64 for up to 384 rows",
+        "  second, 300 rows: 128: 10.6, 128 by 2: 11.6, 64: 10.0, 64 by 2: 11.0, 32: 10.3; "
+        "64 for up to 384 rows",
     ]
     entry = found.as_json()["products"][1]
-    assert entry["times_us"] == {"128": 10.64, "64": 10.0, "32": 10.32}
-    assert (entry["kernel"], entry["most_rows"], entry["tile_columns"]) == (SECOND, 384, 64)
+    assert entry["tiles"][1] == {"columns": 128, "parts": 2, "time_us": pytest.approx(11.64)}
+    choice = (entry["most_rows"], entry["tile_columns"], entry["tile_parts"])
+    assert (entry["kernel"], *choice) == (SECOND, 384, 64, 1)
 
 
 def test_what_was_tuned_is_explained_and_built(
@@ -149,7 +159,8 @@ def test_what_was_tuned_is_explained_and_built(
     assert explained() == [False, False] and "tuned" not in before
     tuned_tiles.remember("A card", [p.choice for p in tune(MadeUp(), time=16).products])
     assert explained() == [True, True]
-    assert "{1, 896, 128}," in text(Target.CUDA)
+    # The forms are numbered from the widest on: 256, 128 and so on.
+    assert "{1, 896, 1}," in text(Target.CUDA)
     assert text(Target.EMULATE) == emulated
     monkeypatch.setattr(tuned_tiles, "current_card", lambda: "Another card")
     assert text(Target.CUDA) == before

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from fusegen.codegen.cuda import CudaSource, cuda_source
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan, TunedRows
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
 from fusegen.plan.precision import Precision
 from fusegen.plan.tensor_cores import STAGES
 from fusegen.plan.tile_waves import ROWS, Extent, time, wave_time
 from fusegen.runtime.loader import emulator_runtime
+from tests import emulated
 from tests.emulated import Kernels, apply, graph, link, planned, value
 from tests.kernels.families import add, gelu, group_norm, linear
 from tests.kernels.test_operand_layouts import check, half, matmul, normal, transposed
@@ -28,12 +31,13 @@ BETWEEN = (128, 192)
 NARROWEST = 32
 
 
-def on_tiles(plan: ModulePlan, *widths: int) -> ModulePlan:
-    """The plan with its products on tiles of these widths alone, the first of which are for all."""
+def on_tiles(plan: ModulePlan, *widths: int, parts: int = 1) -> ModulePlan:
+    """The plan with its products on tiles of these widths alone, the first of which are for all;
+    with K in so many parts."""
 
     def form(cores: WgmmaForm, columns: int) -> WgmmaForm:
-        wave = wave_time(columns, cores.left.buffer.dtype.itemsize)
-        return replace(cores, columns=columns, stages=STAGES[columns], wave=wave)
+        wave = wave_time(TileKind(columns, parts), cores.left.buffer.dtype.itemsize)
+        return replace(cores, columns=columns, stages=STAGES[columns], wave=wave, parts=parts)
 
     steps = []
     for step in plan.steps:
@@ -116,12 +120,12 @@ def test_a_launch_takes_the_tiles_that_are_done_first() -> None:
     """Of three multiprocessors: for 1 row one tile for each is best, for many rows wide ones."""
     widths = (256, 192, 128, 64)
     (compiled,) = link([on_tiles(planned(bare()), *widths)], check=True)
-    waves = {columns: wave_time(columns, DType.BFLOAT16.itemsize) for columns in widths}
+    waves = {k: wave_time(k, DType.BFLOAT16.itemsize) for k in map(TileKind, widths)}
     taken = []
     for rows in (1, 129, 300):
         extent = Extent(-(-rows // ROWS), 264, 72)
-        times = {c: time(extent, c, wave, EMULATED_PROCESSORS) for c, wave in waves.items()}
-        quickest = min(times, key=lambda c: times[c])
+        times = {k.columns: time(extent, k, wave, EMULATED_PROCESSORS) for k, wave in waves.items()}
+        quickest = min(times, key=lambda columns: times[columns])
         form = f"_{quickest}_tensor_kernel"
         check(compiled, bare(), [normal(rows, 72), normal(264, 72)], form=form)
         taken.append(quickest)
@@ -132,8 +136,78 @@ def test_a_launch_takes_tuned_tiles_for_the_rows_they_are_for() -> None:
     plan = on_tiles(planned(bare()), 256, 128, 64)
     (step,) = plan.steps
     assert isinstance(step, ProductPlan)
-    tuned = (TunedRows(1, 16, 256), TunedRows(17, 64, 128), TunedRows(129, 256, 128))
+    ranges = ((1, 16, 256), (17, 64, 128), (129, 256, 128))
+    tuned = tuple(TunedRows(least, most, TileKind(columns)) for least, most, columns in ranges)
     (compiled,) = link([replace(plan, steps=(replace(step, tuned=tuned),))], check=True)
     for rows, columns in ((1, 256), (16, 256), (17, 128), (64, 128), (65, 64), (129, 128)):
         form = f"_{columns}_tensor_kernel"
         check(compiled, bare(), [normal(rows, 72), normal(264, 72)], form=form)
+
+
+def deep(name: str) -> Graph:
+    """Products whose 520 of K are 9 steps, the last one of which has 8."""
+    x, w, b = half("x", "m", 520), half("w", 200, 520), half("b", 192)
+    if name == "x @ w.T":
+        return graph([x, w], matmul(x, transposed(w)))
+    if name == "x @ w":
+        w = half("w", 520, 200)
+        return graph([x, w], gelu(matmul(x, w)))
+    w = half("w", 192, 520)
+    if name == "groups":
+        return graph([x, w, b], group_norm(12)(add(matmul(x, transposed(w)), b)))
+    return graph([x, w], apply("logsumexp", matmul(x, transposed(w)), dim=1))
+
+
+PARTS = [
+    ("x @ w.T", 64, 4),
+    ("x @ w.T", 256, 2),
+    ("x @ w", 128, 4),
+    ("groups", 128, 2),
+    ("states", 192, 2),
+]
+
+
+@functools.cache
+def in_parts() -> dict[tuple[str, int, int], Kernels]:
+    plans = [on_tiles(planned(deep(name)), columns, parts=parts) for name, columns, parts in PARTS]
+    return dict(zip(PARTS, link(plans, check=True), strict=True))
+
+
+@pytest.mark.parametrize(("name", "columns", "parts"), PARTS)
+def test_parts_of_k_meet(name: str, columns: int, parts: int) -> None:
+    """Tiles whose K a cluster's blocks share, in uneven parts: right, and the same every time."""
+    compiled = in_parts()[name, columns, parts]
+    for rows in (3, 131):
+        shapes = [
+            [rows if s.constant is None else s.constant for s in x.shape] for x in deep(name).inputs
+        ]
+        tensors = [normal(*shape) for shape in shapes]
+        check(compiled, deep(name), tensors, form=f"_{columns}_by_{parts}_tensor_kernel")
+
+
+@pytest.mark.parametrize(
+    ("fault", "right", "wrong"),
+    [
+        ("nobody waits", "[] { cluster_sync(); }", "[] {}"),
+        ("a part is left out", "other < parts - 1", "other < parts - 2"),
+        ("parts lie on each other", "(part - 1) * part_size", "0 * part_size"),
+        ("a step is made twice", "first_step + steps;", "first_step + steps + (part == 0);"),
+        (
+            "all make the first part's steps",
+            "int step = first_step; step <",
+            "int step = 0; step <",
+        ),
+    ],
+)
+def test_planted_faults_are_found(
+    fault: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(*arguments: Any) -> CudaSource:
+        made = cuda_source(*arguments)
+        assert right in made.text, fault
+        return replace(made, text=made.text.replace(right, wrong))
+
+    monkeypatch.setattr(emulated, "cuda_source", planted)
+    (compiled,) = link([on_tiles(planned(deep("x @ w.T")), 64, parts=4)], check=True)
+    with pytest.raises(AssertionError):
+        check(compiled, deep("x @ w.T"), [normal(5, 520), normal(200, 520)], form="tensor_kernel")

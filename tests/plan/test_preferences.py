@@ -13,6 +13,7 @@ from fusegen.passes import pipeline
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan, TunedRows
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.module import plan_module
 from fusegen.plan.preferences import (
     UNTUNED,
@@ -48,11 +49,12 @@ def step(one: Graph, preferences: Preferences) -> ProductPlan:
 
 def columns(found: ProductPlan) -> list[int]:
     assert found.tensor_cores is not None
+    assert all(form.parts == 1 for form in (found.tensor_cores, *found.narrower))
     return [form.columns for form in (found.tensor_cores, *found.narrower)]
 
 
 def tuned(*choices: tuple[int, int], shape: ProductShape = SHAPE) -> Preferences:
-    return Preferences(tuple(TunedTile(shape, most, tile) for most, tile in choices))
+    return Preferences(tuple(TunedTile(shape, most, TileKind(tile)) for most, tile in choices))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +67,9 @@ def test_buckets(rows: int, bucket: int | None) -> None:
 def test_neighbouring_buckets_that_are_alike_are_one_range() -> None:
     found = tuned((384, 128), (16, 64), (64, 64), (512, 128), (1024, 256)).rows(SHAPE)
     assert found == (
-        TunedRows(1, 64, 64),
-        TunedRows(257, 512, 128),
-        TunedRows(897, 1024, 256),
+        TunedRows(1, 64, TileKind(64)),
+        TunedRows(257, 512, TileKind(128)),
+        TunedRows(897, 1024, TileKind(256)),
     )
 
 
@@ -75,11 +77,11 @@ def test_tuned_tiles_get_a_kernel_and_are_told() -> None:
     assert columns(step(product(), UNTUNED)) == [256]
     found = step(product(), tuned((16, 64), (64, 128)))
     assert columns(found) == [256, 128, 64]
-    assert found.tuned == (TunedRows(1, 16, 64), TunedRows(17, 64, 128))
+    assert found.tuned == (TunedRows(1, 16, TileKind(64)), TunedRows(17, 64, TileKind(128)))
     assert forms_of(found)[0] == (
-        "Hopper's tensor cores on tiles of 128 x 256, 128 x 128 or 128 x 64, as tuned on this card "
-        "for some numbers of rows (64 columns for 1 to 16, 128 columns for 17 to 64), else "
-        "whichever are done first, with one for each multiprocessor at a time"
+        "Hopper's tensor cores on tiles of 128 rows and 256, 128 or 64 columns, as tuned on this "
+        "card for some numbers of rows (64 for 1 to 16, 128 for 17 to 64), else whichever are done "
+        "first, with a block for each multiprocessor at a time"
     )
 
 
@@ -114,11 +116,11 @@ def test_tiles_that_an_epilogue_cannot_have_are_passed_over() -> None:
     groups = graph(one.inputs, group_norm(128)(one.roots[0]))
     shape = replace(SHAPE, columns=8192)
     found = step(groups, tuned((16, 32), (64, 128), shape=shape))
-    assert found.tuned == (TunedRows(17, 64, 128),) and 32 not in columns(found)
+    assert found.tuned == (TunedRows(17, 64, TileKind(128)),) and 32 not in columns(found)
 
 
 def test_only_one_width() -> None:
-    found = step(product(), Preferences(only=192))
+    found = step(product(), Preferences(only=TileKind(192)))
     assert columns(found) == [192] and found.tuned == ()
 
 
@@ -126,4 +128,22 @@ def test_only_a_width_that_does_not_exist_leaves_all() -> None:
     """Copies across the depth bring 64 columns at once."""
     x, w = (value(name, *shape, dtype=DType.BFLOAT16) for name, shape in OPERANDS)
     one = graph([x, w], apply("matmul", x, w))
-    assert columns(step(one, Preferences(only=32))) == columns(step(one, UNTUNED))
+    assert columns(step(one, Preferences(only=TileKind(32)))) == columns(step(one, UNTUNED))
+
+
+def test_parts_of_k_are_for_what_was_tuned() -> None:
+    found = step(product(), Preferences((TunedTile(SHAPE, 16, TileKind(128, 4)),)))
+    assert found.tensor_cores is not None and found.tensor_cores.kind == TileKind(256)
+    assert [form.kind for form in found.narrower] == [TileKind(128, 4)]
+    assert "256 or 128 (K in 4 parts) columns" in forms_of(found)[0]
+
+
+def test_a_part_has_some_steps() -> None:
+    """512 are 8 steps, 1024 two parts of 8."""
+    for depth, parts in ((512, {1}), (1024, {1, 2}), (4096, {1, 2, 4})):
+        one = product(depth=depth)
+        kinds = [TileKind(128, parts) for parts in (1, 2, 4)]
+        forms = [step(one, Preferences(only=kind)).tensor_cores for kind in kinds]
+        assert {form.parts for form in forms if form is not None and form.columns == 128} == parts
+    unknown = step(product(depth="k"), Preferences(only=TileKind(128, 2)))
+    assert unknown.tensor_cores is not None and unknown.tensor_cores.parts == 1

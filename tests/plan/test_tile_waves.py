@@ -7,6 +7,7 @@ import pytest
 from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.plan.cost import H100
 from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.tile_waves import (
     LAUNCH,
     WAVES,
@@ -18,7 +19,7 @@ from fusegen.plan.tile_waves import (
 )
 
 ROWS = Integer.symbol("m", 1 << 40)
-WAVES_16_BITS = {columns: wave_time(columns, 2) for columns in WAVES}
+WAVES_16_BITS = {TileKind(columns): wave_time(TileKind(columns), 2) for columns in WAVES}
 
 
 def axes(rows: Integer, columns: int, depths: int, batches: Integer = ONE) -> ProductAxes:
@@ -28,7 +29,8 @@ def axes(rows: Integer, columns: int, depths: int, batches: Integer = ONE) -> Pr
 
 def quickest(row_tiles: int, columns: int, depths: int, processors: int = 132) -> int:
     extent = Extent(row_tiles, columns, depths)
-    return min(WAVES, key=lambda c: (time(extent, c, WAVES[c], processors), -c))
+    times = {k.columns: time(extent, k, wave, processors) for k, wave in WAVES_16_BITS.items()}
+    return min(times, key=lambda columns: times[columns])
 
 
 @pytest.mark.parametrize(
@@ -56,8 +58,9 @@ def test_the_widest_tile_of_which_there_is_almost_one_for_each_multiprocessor(
 
 def test_a_wave_takes_what_was_measured() -> None:
     """On wide tiles in README.md, to a tenth: bfloat16, 16 and 4 waves."""
-    assert time(Extent(64, 8192, 8192), 256, WAVES[256], 132) == pytest.approx(1.37e6, rel=0.1)
-    assert time(Extent(32, 4096, 4096), 256, WAVES[256], 132) == pytest.approx(0.181e6, rel=0.1)
+    wide, wave = TileKind(256), WAVES[256]
+    assert time(Extent(64, 8192, 8192), wide, wave, 132) == pytest.approx(1.37e6, rel=0.1)
+    assert time(Extent(32, 4096, 4096), wide, wave, 132) == pytest.approx(0.181e6, rel=0.1)
 
 
 def test_wider_tiles_are_never_slower_for_their_columns() -> None:
@@ -68,8 +71,17 @@ def test_wider_tiles_are_never_slower_for_their_columns() -> None:
 
 
 def test_operands_of_twice_as_many_bytes_take_twice_as_long() -> None:
-    assert wave_time(128, 4).per_depth == 2 * wave_time(128, 2).per_depth
-    assert wave_time(128, 4).fixed == wave_time(128, 2).fixed
+    four, two = (wave_time(TileKind(128), itemsize) for itemsize in (4, 2))
+    assert four.per_depth == 2 * two.per_depth and four.fixed == two.fixed
+
+
+def test_parts_share_the_depth_and_meet() -> None:
+    whole, halves = (wave_time(TileKind(128, parts), 2) for parts in (1, 2))
+    assert halves.per_depth == whole.per_depth / 2 and halves.fixed > whole.fixed
+    extent = Extent(3, 4096, 4096)
+    assert time(extent, TileKind(128, 2), halves, 132) == 2 * (
+        halves.fixed + halves.per_depth * 4096
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,18 +94,18 @@ def test_operands_of_twice_as_many_bytes_take_twice_as_long() -> None:
 )
 def test_forms_for_any_number_of_rows(columns: int, depths: int, expected: tuple[int, ...]) -> None:
     found = worth_a_kernel(WAVES_16_BITS, axes(ROWS, columns, depths), H100.processors)
-    assert found == expected
+    assert tuple(kind.columns for kind in found) == expected
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 32), (200, 64), (300, 128), (4096, 256)])
 def test_a_known_number_of_rows_has_one_form(rows: int, expected: int) -> None:
     known = axes(Integer.of(rows), 4096, 4096)
-    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (expected,)
+    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (TileKind(expected),)
 
 
 def test_batches_count_as_rows() -> None:
     known = axes(Integer.of(128), 4096, 4096, batches=Integer.of(3))
-    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (128,)
+    assert worth_a_kernel(WAVES_16_BITS, known, H100.processors) == (TileKind(128),)
 
 
 @pytest.mark.parametrize("columns", [768, 4096, 11008, 14336])
@@ -101,7 +113,7 @@ def test_what_is_left_out_is_hardly_missed(columns: int) -> None:
     kept = worth_a_kernel(WAVES_16_BITS, axes(ROWS, columns, 4096), H100.processors)
     for row_tiles in range(1, 65):
         times = {
-            c: LAUNCH + time(Extent(row_tiles, columns, 4096), c, wave, H100.processors)
-            for c, wave in WAVES.items()
+            kind: LAUNCH + time(Extent(row_tiles, columns, 4096), kind, wave, H100.processors)
+            for kind, wave in WAVES_16_BITS.items()
         }
-        assert min(times[c] for c in kept) <= WORTH * min(times.values())
+        assert min(times[kind] for kind in kept) <= WORTH * min(times.values())

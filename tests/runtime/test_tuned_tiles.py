@@ -12,12 +12,13 @@ import pytest
 from fusegen import settings
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.matrix_view import Major
+from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape, TunedTile
 from fusegen.runtime import tuned_tiles
 from fusegen.runtime.tuned_tiles import read_tuned, remember, tuned_file, tuned_here
 
 SHAPE = ProductShape(DType.BFLOAT16, 4096, 8192, Major.DEPTH, Major.LINE)
-TILE = TunedTile(SHAPE, 384, 128)
+TILE = TunedTile(SHAPE, 384, TileKind(128, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +46,11 @@ def test_later_findings_are_added_and_replace_earlier_ones() -> None:
     others = (replace(TILE, most_rows=512), replace(TILE, shape=replace(SHAPE, depths=1)))
     remember("A card", [TILE, *others])
     remember("Another", [TILE])
-    remember("A card", [replace(TILE, columns=64)])
-    assert read_tuned() == {"A card": (replace(TILE, columns=64), *others), "Another": (TILE,)}
+    remember("A card", [replace(TILE, kind=TileKind(64))])
+    assert read_tuned() == {
+        "A card": (replace(TILE, kind=TileKind(64)), *others),
+        "Another": (TILE,),
+    }
     assert [path.name for path in tuned_file().parent.glob(f"{tuned_file().name}*")] == [
         tuned_file().name
     ]
@@ -70,6 +74,8 @@ BROKEN = {
     "no layout": lambda: written(left="UP"),
     "no bucket": lambda: written(most_rows=385),
     "no tile": lambda: written(tile_columns=100),
+    "no parts": lambda: written(tile_parts=3),
+    "no parts of such tiles": lambda: written(tile_columns=32),
     "a size of text": lambda: written(columns="4096"),
     "a size that is true": lambda: written(columns=True),
 }

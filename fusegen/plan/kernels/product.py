@@ -10,7 +10,7 @@ from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.epilogues import Epilogue
-from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, WgmmaForm
+from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, TileKind, WgmmaForm
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class ProductAxes:
 
 @dataclass(frozen=True)
 class TunedRows:
-    """For `least` to `most` rows, tiles of so many `columns` were timed to be the quickest."""
+    """For `least` to `most` rows, this kind of tiles was timed to be the quickest."""
 
     least: int
     most: int
-    columns: int
+    kind: TileKind
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,15 @@ class Exchange(Enum):
 
 
 @dataclass(frozen=True)
+class TileKind:
+    """A way to cover a product: tiles of so many columns, of which each is made by so many blocks,
+    which have a part of K each."""
+
+    columns: int
+    parts: int = 1
+
+
+@dataclass(frozen=True)
 class WaveTime:
     """What one tile for each multiprocessor takes, in nanoseconds: a part that is always there,
     and one for each of K."""
@@ -34,7 +43,9 @@ class WgmmaForm:
     float16 parts of those of the product.
 
     With `fewer_lines` the copies for the last tile bring no more of the left operand's lines than
-    there are rows. `wave` is what the launcher chooses among several forms by.
+    there are rows. A tile's K is shared out among `parts` blocks of a cluster, the first of which
+    adds the sums of all in their order and goes on with them. `wave` is what the launcher chooses
+    among several forms by.
 
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
     `exchange` where these are more than 2.
@@ -51,6 +62,12 @@ class WgmmaForm:
     split: Split | None = None
     fewer_lines: bool = False
     wave: WaveTime | None = None
+    parts: int = 1
+
+    @property
+    def kind(self) -> TileKind:
+        """What tells it from the product's other forms."""
+        return TileKind(self.columns, self.parts)
 
 
 @dataclass(frozen=True)

@@ -261,9 +261,9 @@ def _on_tiles(
 ) -> tuple[tuple[WgmmaForm, ...], tuple[TunedRows, ...]]:
     """The forms among which a launch chooses, and the tuned choices among them."""
     forms = tile_forms(cores, axes, width, context.device.processors, context.preferences)
-    columns = [form.columns for form in forms] if len(forms) > 1 else []
+    kinds = [form.kind for form in forms] if len(forms) > 1 else []
     tuned = context.preferences.rows(ProductShape.of(cores, axes))
-    return forms, tuple(rows for rows in tuned if rows.columns in columns)
+    return forms, tuple(rows for rows in tuned if rows.kind in kinds)
 
 
 def _unit(dtype: DType, cores: WgmmaForm | None) -> str:

@@ -5,49 +5,51 @@
 
 namespace fusegen {
 
-// A form of a product on tiles of so many columns. One tile for each multiprocessor takes `fixed`
-// nanoseconds, and `per_depth` for each of K.
+// A form of a product on tiles of so many columns, each made by `parts` blocks. One block for each
+// multiprocessor takes `fixed` nanoseconds, and `per_depth` for each of K.
 struct TileWave {
     int columns;
+    int parts;
     double fixed;
     double per_depth;
 };
 
-// The columns of the form whose tiles are done first; of those that are as quick, the one that stands
-// first. A matrix of `columns` has `row_tiles` tiles along its rows, those of all batches together.
+// Which form's tiles are done first; of those that are as quick, the one that stands first. A matrix
+// of `columns` has `row_tiles` tiles along its rows, those of all batches together.
 template <int forms>
 inline int quickest_tile(const TileWave (&waves)[forms], int64_t row_tiles, int64_t columns,
                          int64_t depths, int64_t processors) {
-    int quickest = waves[0].columns;
+    int quickest = 0;
     double least = 0;
-    for (const TileWave& wave : waves) {
-        const int64_t tiles = row_tiles * divide_up(columns, wave.columns);
-        const double time = static_cast<double>(divide_up(tiles, processors)) *
+    for (int form = 0; form < forms; ++form) {
+        const TileWave& wave = waves[form];
+        const int64_t blocks = row_tiles * divide_up(columns, wave.columns) * wave.parts;
+        const double time = static_cast<double>(divide_up(blocks, processors)) *
                             (wave.fixed + wave.per_depth * static_cast<double>(depths));
-        if (&wave == waves || time < least) {
-            quickest = wave.columns;
+        if (form == 0 || time < least) {
+            quickest = form;
             least = time;
         }
     }
     return quickest;
 }
 
-// For `least` to `most` rows, tiles of so many columns were the quickest when they were timed.
+// For `least` to `most` rows, this form was the quickest when all were timed.
 struct TunedRows {
     int64_t least;
     int64_t most;
-    int columns;
+    int form;
 };
 
-// The tuned columns for so many rows; 0 where there are none.
+// The tuned form for so many rows; -1 where there is none.
 template <int ranges>
 inline int tuned_tile(const TunedRows (&tuned)[ranges], int64_t rows) {
     for (const TunedRows& range : tuned) {
         if (range.least <= rows && rows <= range.most) {
-            return range.columns;
+            return range.form;
         }
     }
-    return 0;
+    return -1;
 }
 
 }  // namespace fusegen

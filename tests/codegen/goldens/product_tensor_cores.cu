@@ -810,14 +810,14 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     constexpr std::size_t shared_bytes = 16640;
     const bool packed = is_contiguous(x_strides, {batch, 96}) && is_contiguous(fc_weight_strides, {256, 96});
     const dim3 grid = grid_of(tiles);
-    // Of the widths of tiles the one whose waves, a tile for each multiprocessor, end first.
+    // Of the kinds of tiles the one whose waves, a block for each multiprocessor, end first.
     constexpr TileWave tile_waves[] = {
-        {256, 1700.0, 10.6},
-        {64, 500.0, 3.6},
+        {256, 1, 1700, 10.6},
+        {64, 1, 500, 3.6},
     };
     const int64_t row_tiles = 1 * divide_up(rows, 128);
-    const int tile_columns = quickest_tile(tile_waves, row_tiles, columns, 96, processor_count());
-    if (tile_columns == 64) {
+    const int form = quickest_tile(tile_waves, row_tiles, columns, 96, processor_count());
+    if (form == 1) {  // 64 columns
         // The tensor cores' form takes operands with neighbours in the planned direction, whose other
         // strides are multiples of 16 bytes.
         TensorMap left_map;
