@@ -111,7 +111,7 @@ def tune_model(
 
     `sizes` are symbolic sizes; of those that a product's rows depend on, the first that is not
     given takes values for each bucket of rows, and all others the planner's guesses. Raises
-    FusegenError where no product has tiles to choose among.
+    FusegenError where no product has tiles to choose among, or ran on any.
     """
     graph = chosen.graph(dtype, training=False)
     check_sizes(graph, sizes)
@@ -155,6 +155,11 @@ def tune_model(
             quickest = min(found, key=lambda item: item[1])[0]
             choice = TunedTile(known[name].shape, bucket, quickest)
             tuned.setdefault((choice.shape, bucket), TunedProduct(name, rows, found, choice))
+    if not tuned:
+        raise FusegenError(
+            f"no product of model '{chosen.name}' ran on tiles to choose among on this card",
+            f"that takes a card of compute capability 9.0, and {BUCKETS[-1]} rows at most",
+        )
     return TunedModel(card, tuple(tuned.values()))
 
 

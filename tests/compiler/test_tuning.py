@@ -98,20 +98,23 @@ def test_a_given_size_alone() -> None:
     assert [(p.rows, p.choice.most_rows) for p in found.products] == [(300, 384)] * 2
 
 
-def test_more_rows_than_any_bucket_has_are_not_remembered() -> None:
-    assert tune(MadeUp(), batch=100, time=100).products == ()
+def test_more_rows_than_any_bucket_has_are_refused() -> None:
+    with pytest.raises(FusegenError, match="ran on tiles to choose among") as error:
+        tune(MadeUp(), batch=100, time=100)
+    assert "4096 rows at most" in str(error.value.hint)
 
 
-def test_products_that_ran_otherwise_are_not_remembered() -> None:
-    found = tune_model(
-        chosen(),
-        "A card",
-        lambda *_: {},
-        sizes={"time": 16},
-        dtype=DType.BFLOAT16,
-        precision=Precision.HIGHEST,
-    )
-    assert found.products == ()
+def test_products_that_ran_otherwise_are_refused() -> None:
+    """On a card without warpgroup products, say."""
+    with pytest.raises(FusegenError, match="no product of model 'Two' ran on tiles"):
+        tune_model(
+            chosen(),
+            "A card",
+            lambda *_: {},
+            sizes={"time": 16},
+            dtype=DType.BFLOAT16,
+            precision=Precision.HIGHEST,
+        )
 
 
 def test_a_model_without_a_choice_is_refused() -> None:
