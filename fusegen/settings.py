@@ -32,7 +32,7 @@ class Setting:
 CACHE_DIR = Setting(
     "FUSEGEN_CACHE_DIR",
     "fusegen in the user's cache folder",
-    "Folder that keeps built modules.",
+    "Folder that keeps built modules, and what `fusegen tune` found.",
 )
 DUMP = Setting(
     "FUSEGEN_DUMP",
