@@ -14,7 +14,7 @@ from fusegen.plan.kernels.product_forms import Exchange, MmaForm, TileKind, Wgmm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
-from fusegen.plan.tile_waves import CHOSEN_PARTS, wave_time, worth_a_kernel
+from fusegen.plan.tile_waves import is_measured, wave_time, worth_a_kernel
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 # Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
@@ -102,7 +102,7 @@ def tile_forms(
     if preferences.only in waves:
         kept = {preferences.only}
     else:
-        figured = {kind: wave for kind, wave in waves.items() if kind.parts in CHOSEN_PARTS}
+        figured = {kind: wave for kind, wave in waves.items() if is_measured(kind)}
         kept = {*worth_a_kernel(figured, axes, processors)}
         tuned = preferences.rows(ProductShape.of(cores, axes))
         kept |= {rows.kind for rows in tuned if rows.kind in waves}

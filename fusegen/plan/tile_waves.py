@@ -23,11 +23,11 @@ WAVES: Mapping[int, WaveTime] = {
     64: WaveTime(500.0, 3.6),
     32: WaveTime(500.0, 3.2),
 }
-# Parts of K that these figures may choose. Tiles of others are taken only where they were tuned:
-# what their meeting takes has not been measured yet.
-CHOSEN_PARTS = (1,)
-# What it takes to add the sums of a tile's parts, in nanoseconds, by the tile's columns: a guess of
-# two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
+# The same where two blocks share a tile's K, with what the meeting of their sums takes: by the
+# products of 4096 columns in docs/notes/product-shapes.md ("Tiles of every width").
+WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {TileKind(64, 2): WaveTime(1500.0, 2.42)}
+# What it takes to add the sums of a tile's other parts, in nanoseconds, by the tile's columns: a
+# guess of two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
 MEETING = 1000.0
 SUMS_RATE = 100.0
 SUM_BYTES = 4
@@ -55,11 +55,19 @@ class Extent:
 def wave_time(kind: TileKind, itemsize: int) -> WaveTime:
     """That of a kind of tiles for operands of `itemsize` bytes, which the tensor cores multiply at
     a rate of bytes."""
-    measured = WAVES[kind.columns]
-    sent = (kind.parts - 1) * ROWS * kind.columns * SUM_BYTES
-    meeting = MEETING + sent / SUMS_RATE if kind.parts > 1 else 0.0
-    per_depth = measured.per_depth * itemsize / MEASURED_ITEM / kind.parts
-    return WaveTime(round(measured.fixed + meeting), round(per_depth, 3))
+    known = WAVES_OF_PARTS.get(kind)
+    if known is None:
+        whole = WAVES[kind.columns]
+        sent = (kind.parts - 1) * ROWS * kind.columns * SUM_BYTES
+        meeting = MEETING + sent / SUMS_RATE if kind.parts > 1 else 0.0
+        known = WaveTime(whole.fixed + meeting, whole.per_depth / kind.parts)
+    per_depth = known.per_depth * itemsize / MEASURED_ITEM
+    return WaveTime(round(known.fixed), round(per_depth, 3))
+
+
+def is_measured(kind: TileKind) -> bool:
+    """Whether the model may choose these tiles; others are taken only where they were tuned."""
+    return kind.parts == 1 or kind in WAVES_OF_PARTS
 
 
 def time(extent: Extent, kind: TileKind, wave: WaveTime, processors: int) -> float:

@@ -47,10 +47,14 @@ def step(one: Graph, preferences: Preferences) -> ProductPlan:
     return found
 
 
-def columns(found: ProductPlan) -> list[int]:
+def kinds(found: ProductPlan) -> list[TileKind]:
     assert found.tensor_cores is not None
-    assert all(form.parts == 1 for form in (found.tensor_cores, *found.narrower))
-    return [form.columns for form in (found.tensor_cores, *found.narrower)]
+    return [form.kind for form in (found.tensor_cores, *found.narrower)]
+
+
+def columns(found: ProductPlan) -> list[int]:
+    assert all(kind.parts == 1 for kind in kinds(found))
+    return [kind.columns for kind in kinds(found)]
 
 
 def tuned(*choices: tuple[int, int], shape: ProductShape = SHAPE) -> Preferences:
@@ -128,10 +132,17 @@ def test_only_a_width_that_does_not_exist_leaves_all() -> None:
     """Copies across the depth bring 64 columns at once."""
     x, w = (value(name, *shape, dtype=DType.BFLOAT16) for name, shape in OPERANDS)
     one = graph([x, w], apply("matmul", x, w))
-    assert columns(step(one, Preferences(only=TileKind(32)))) == columns(step(one, UNTUNED))
+    assert kinds(step(one, Preferences(only=TileKind(32)))) == kinds(step(one, UNTUNED))
 
 
-def test_parts_of_k_are_for_what_was_tuned() -> None:
+def test_two_blocks_share_a_tile_where_there_are_few() -> None:
+    """64 tiles of 64 columns leave half of an H100's multiprocessors idle."""
+    assert TileKind(64, 2) in kinds(step(product(columns=4096), UNTUNED))
+    assert TileKind(64, 2) not in kinds(step(product(columns=8192), UNTUNED))
+    assert TileKind(64, 2) not in kinds(step(product(columns=4096, depth=256), UNTUNED))
+
+
+def test_other_parts_of_k_are_for_what_was_tuned() -> None:
     found = step(product(), Preferences((TunedTile(SHAPE, 16, TileKind(128, 4)),)))
     assert found.tensor_cores is not None and found.tensor_cores.kind == TileKind(256)
     assert [form.kind for form in found.narrower] == [TileKind(128, 4)]
