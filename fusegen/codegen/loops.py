@@ -31,8 +31,8 @@ class VectorLoop:
     the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
     behind it. With `ahead`, a thread takes several vectors together, number `step` of `steps`:
     wide loads stand in a loop of their own, ahead of all else, so that all are in flight together.
-    Of the loads in `staged`, each step's vector stands in shared memory already, at `place` of the
-    variable given there; `taken` are those of them that the loop reads.
+    Of the loads in `staged`, each step's vector stands in shared memory already, as the text given
+    there; `taken` are those of them that the loop reads.
     Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
     """
 
@@ -79,9 +79,7 @@ class VectorLoop:
             source = f"load_vector<{dtype}, vector>({_offset(name, address)})"
             if load in self.staged:
                 self.taken.append(load)
-                self.before.append(
-                    f"const auto {variable} = {self.staged[load]}.take(place, step);"
-                )
+                self.before.append(f"const auto {variable} = {self.staged[load]};")
             elif self.ahead:
                 self.loads.append(LoadAhead(variable, dtype, source))
                 variable = f"{variable}[step]"

@@ -41,13 +41,36 @@ class ScalarText:
 
 
 @dataclass(frozen=True)
+class ResidentText:
+    """What all rows have alike: the array of a thread's vectors, the type of an element, and what
+    fills the vector from `first_column` on."""
+
+    name: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SharedText:
+    """The same in shared memory: its `RowsAhead` variable, the type of an element, and where it
+    stands from `first_column` on."""
+
+    name: str
+    type: str
+    source: str
+
+
+@dataclass(frozen=True)
 class AheadText:
-    """What the skeleton needs of rows that come ahead: how many, their bytes, and what of them."""
+    """What the skeleton needs of rows that come ahead: how many, the bytes in shared memory, what
+    of them, and what stays in registers and in shared memory for all of them."""
 
     rows: int
     bytes: int
     copies: tuple[CopyText, ...]
     scalars: tuple[ScalarText, ...]
+    resident: tuple[ResidentText, ...]
+    shared: tuple[SharedText, ...]
 
 
 def copies_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, CopyText]:
@@ -91,3 +114,34 @@ def scalars_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, Sca
             loaded(f"{name}[{address}]", load.dtype),
         )
     return made
+
+
+def resident_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, ResidentText]:
+    """The text of each load whose vectors stay in registers for all rows."""
+    made = {}
+    for load in form.ahead.resident if form.ahead else ():
+        name = scope.names.fresh(f"{scope.buffer(load.buffer)}_of_all")
+        dtype = storage_type(load.buffer.dtype)
+        value = f"load_vector<{dtype}, vector>({_source(load, domain, scope)})"
+        made[load] = ResidentText(name, dtype, value)
+    return made
+
+
+def shared_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, SharedText]:
+    """The text of each load whose vectors stay in shared memory for all rows."""
+    made = {}
+    for load in form.ahead.shared if form.ahead else ():
+        name = scope.names.fresh(f"{scope.buffer(load.buffer)}_of_all")
+        source = _source(load, domain, scope)
+        made[load] = SharedText(name, storage_type(load.buffer.dtype), source)
+    return made
+
+
+def _source(load: Load, domain: Domain, scope: Scope) -> str:
+    """Where what all rows have alike stands in memory from `first_column` on."""
+    column = domain.column.alone
+    first = Symbol("first_column", column.extent)
+    scope.symbols[first] = "first_column"
+    name = scope.buffer(load.buffer)
+    address = scope.address(load, {column: Integer.of_atom(first)})
+    return f"{name} + ({address})" if "?" in address else f"{name} + {address}"

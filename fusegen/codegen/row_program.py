@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.invariants import varying
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
-from fusegen.codegen.row_ahead import CopyText, ScalarText
+from fusegen.codegen.row_ahead import CopyText, ResidentText, ScalarText, SharedText
 from fusegen.codegen.row_cache import Slots
 from fusegen.codegen.row_text import (
     PhaseText,
+    PowersText,
     ProgramText,
     ReductionText,
     ResultText,
@@ -35,12 +36,16 @@ from fusegen.plan.expressions import (
     PartialStates,
     Reduced,
     Size,
+    walk,
 )
-from fusegen.plan.kernels.row_program import ColumnSum, Phase, RowProgram
+from fusegen.plan.kernels.row_program import ColumnSum, Phase, Powers, RowProgram
 from fusegen.plan.phases import state_holders
+from fusegen.plan.tolerance import NARROW
 
 # What is gathered from the vectors that a thread has, instead of from single elements.
 BY_VECTORS = (Monoid.MEAN, Monoid.MOMENTS, Monoid.LOG_SUM_EXP)
+# What may be taken of a thread's whole share.
+BY_SHARES = (Monoid.MEAN, Monoid.MOMENTS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ class RowLoop:
     it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`. With
     `joins`, a phase's states are merged together: each merge costs a barrier. Where `guard` is
     given, registers hold a row as vectors, which are stored only where it is true. The loads in
-    `copies` and `scalars` come ahead.
+    `copies` and `scalars` come ahead; the vectors of those in `resident` stand in arrays for all
+    rows, of those in `shared` in shared memory. With `shares`, which names the array of a slot,
+    moments are taken of all that a thread has of a row at once, which is as much in every thread.
     """
 
     vector: int
@@ -69,6 +76,9 @@ class RowLoop:
     guard: str = ""
     copies: Mapping[Load, CopyText] = field(default_factory=dict)
     scalars: Mapping[Load, ScalarText] = field(default_factory=dict)
+    resident: Mapping[Load, ResidentText] = field(default_factory=dict)
+    shared: Mapping[Load, SharedText] = field(default_factory=dict)
+    shares: Callable[[int], str] | None = None
 
     @property
     def takes_vectors(self) -> bool:
@@ -105,6 +115,9 @@ class _Writer:
         self.state_of: dict[Reduced, str] = {}
         self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
+        # What turns a thread's powers into the row's, and their totals.
+        self.factors: dict[Expression, str] = {}
+        self.totals: dict[Expression, Reduced] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
         self.tolerant = program.tolerant
@@ -130,9 +143,10 @@ class _Writer:
             multiples,
             self.how.ahead,
             self.how.guard,
-            staged={load: copy.name for load, copy in self.how.copies.items()},
+            staged=self._staged(),
+            vectors={load: f"{held.name}[step]" for load, held in self.how.resident.items()},
         )
-        known = {kept.value: self.how.slots.read(kept, loop) for kept in phase.reads}
+        known = self._kept(phase, loop)
         if not self.how.across:
             self._hoist(phase.roots, frozenset(known))
         prelude = self.row.drain()
@@ -149,7 +163,7 @@ class _Writer:
         )
         holders = state_holders(phase.reductions)
         reductions = tuple(
-            self._feed(holder, [r for r in holders if holders[r] is holder], element, loop)
+            self._feed(holder, [r for r in holders if holders[r] is holder], element, loop, phase)
             for holder in dict.fromkeys(holders.values())
         )
         for store in phase.stores:
@@ -162,12 +176,16 @@ class _Writer:
         for kept, text in writes:
             element.lines.append(self.how.slots.write(kept, text, loop))
         body = element.drain()
-        self.last_taken |= dict.fromkeys(loop.taken, self.count)
+        taken = [load for load in loop.taken if load in self.how.copies]
+        self.last_taken |= dict.fromkeys(taken, self.count)
         self.count += 1
+        powers, merging = None, self._merging(reductions)
+        if phase.powers:
+            powers, merging = self._powers(phase.powers, reductions[0], loop)
         return PhaseText(
             prelude,
             reductions,
-            self._merging(reductions),
+            merging,
             tuple(loop.before),
             body,
             tuple(loop.after),
@@ -175,7 +193,74 @@ class _Writer:
             mentions(body, "row"),
             tuple(loop.loads),
             bool(phase.stores or phase.sums),
+            powers=powers,
         )
+
+    def _staged(self) -> dict[Load, str]:
+        """The vectors that stand in shared memory."""
+        moving = {load: f"{c.name}.take(place, step)" for load, c in self.how.copies.items()}
+        return moving | {load: f"{c.name}.take(0, step)" for load, c in self.how.shared.items()}
+
+    def _kept(self, phase: Phase, loop: VectorLoop) -> dict[Expression, str]:
+        """The text of what a phase reads from the cache, and of the quotients of powers and their
+        total where a product is near enough."""
+        known = {kept.value: self.how.slots.read(kept, loop) for kept in phase.reads}
+        for power in [value for value in known if value in self.factors]:
+            kept, factor = known[power], self.factors[power]
+            known[power] = f"({kept} * {factor})"
+            for quotient in walk(phase.roots):
+                if self._is_near_quotient(quotient, power):
+                    total = self.row.value(self.totals[power])
+                    share = self.scope.names.fresh(f"{quotient.name}_share")
+                    dtype = compute_type(quotient.dtype)
+                    self.row.lines.append(f"const {dtype} {share} = {factor} / {total};")
+                    known[quotient] = f"({kept} * {share})"
+        return known
+
+    def _is_near_quotient(self, quotient: Expression, power: Expression) -> bool:
+        if not isinstance(quotient, Compute) or quotient.operation is not DIVIDE:
+            return False
+        is_tolerant = quotient in self.tolerant or quotient.dtype in NARROW
+        return quotient.operands == (power, self.totals[power]) and is_tolerant
+
+    def _powers(
+        self, powers: Powers, greatest: ReductionText, loop: VectorLoop
+    ) -> tuple[PowersText, tuple[str, ...]]:
+        """The loop that takes powers by a thread's own greatest, and what merges the states."""
+        names = self.scope.names
+        dtype = compute_type(powers.total.dtype)
+        is_near = powers.power in self.tolerant or powers.power.dtype in NARROW
+        state, start = names.fresh("powers"), names.fresh("start")
+        type = f"ShiftedSum<{dtype}, {'true' if is_near else 'false'}>"
+        (result,) = greatest.results
+        by_own = next(e for e in walk((powers.power,)) if isinstance(e, Reduced))
+        element = Statements(
+            names,
+            loop.scope.symbols,
+            self.load,
+            self.load,
+            {powers.source.value: self.how.slots.read(powers.source, loop), by_own: start},
+            tolerant=self.tolerant,
+        )
+        power = element.value(powers.power)
+        body = [*element.drain(), f"{state}.sum += {power};"]
+        if powers.kept:
+            body.append(self.how.slots.write(powers.kept, power, loop))
+            self.factors[powers.power] = names.fresh("own_factor")
+            self.totals[powers.power] = powers.total
+        merged, total = names.fresh("all_powers"), names.fresh(powers.total.name)
+        self.row.known[powers.total] = total
+        unsure = "" if powers.kept else "[[maybe_unused]] "
+        merging = [
+            f"const auto {merged} = {self.how.merge.format(state)};",
+            f"{unsure}const {dtype} {result.name} = {merged}.greatest;",
+            f"const {dtype} {total} = {merged}.sum;",
+        ]
+        if powers.kept:
+            factor = f"{state}.factor({result.name})"
+            merging.append(f"const {dtype} {self.factors[powers.power]} = {factor};")
+        text = PowersText(state, type, greatest.state, dtype, start, tuple(body))
+        return text, tuple(merging)
 
     def refilled(self, phases: list[PhaseText]) -> tuple[PhaseText, ...]:
         """The phases, each with the copies that may start behind it."""
@@ -189,24 +274,37 @@ class _Writer:
         )
 
     def _merging(self, reductions: tuple[ReductionText, ...]) -> tuple[str, ...]:
+        takes = tuple(line for r in reductions for line in r.take)
         if len(reductions) < 2 or not self.how.joins:
-            return tuple(f"{r.state} = {r.merged};" for r in reductions)
+            return (*takes, *(f"{r.state} = {r.merged};" for r in reductions))
         joined = self.scope.names.fresh("joined")
         states = ", ".join(r.state for r in reductions)
         return (
+            *takes,
             f"auto {joined} = join({states});",
             f"{joined} = {self.how.merge.format(joined)};",
             f"{joined}.split({states});",
         )
 
     def _feed(
-        self, holder: Reduced, reductions: list[Reduced], element: Statements, loop: VectorLoop
+        self,
+        holder: Reduced,
+        reductions: list[Reduced],
+        element: Statements,
+        loop: VectorLoop,
+        phase: Phase,
     ) -> ReductionText:
         """Take elements into the state of `holder`, which holds the results of `reductions`."""
         names, operand = self.scope.names, holder.operand
         state = names.fresh(f"{holder.name}_state")
         own = "[element]" if self.how.across else ""
-        if isinstance(operand, PartialStates):
+        type = _state_type(holder)
+        take: tuple[str, ...] = ()
+        if self.how.shares is not None and holder.monoid in BY_SHARES:
+            type = f"EvenMoments<{compute_type(accumulator_dtype(operand.dtype))}, steps * vector>"
+            (slot,) = (kept.slot for kept in phase.writes if kept.value is operand)
+            take = (f"{state}.take({self.how.shares(slot)});",)
+        elif isinstance(operand, PartialStates):
             left = names.fresh(f"{holder.name}_left")
             pointer = f"reinterpret_cast<const {_state_type(holder)}*>"
             element.lines += [
@@ -231,9 +329,7 @@ class _Writer:
             results.append(ResultText(variable, dtype, f"convert<{dtype}>({value})"))
         if self.program.states:
             results = []  # a part of a row has a state, and no result yet
-        return ReductionText(
-            state, _state_type(holder), self.how.merge.format(state + own), tuple(results)
-        )
+        return ReductionText(state, type, self.how.merge.format(state + own), tuple(results), take)
 
     def _sum(self, summed: ColumnSum, loop: VectorLoop) -> str:
         """The vector of sums over rows at the thread's columns: in registers, or where it has too

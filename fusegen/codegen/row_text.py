@@ -21,12 +21,28 @@ class ResultText:
 @dataclass(frozen=True)
 class ReductionText:
     """One state: its variable and type, the expression that merges all threads' states, and the
-    results it holds. The statement that feeds it stands in the body."""
+    results it holds. The statement that feeds it stands in the body, or with all that a thread has
+    of a row in `take`."""
 
     state: str
     type: str
     merged: str
     results: tuple[ResultText, ...]
+    take: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PowersText:
+    """A second loop over what a thread has of a row: its state and its type, that of the thread's
+    greatest value, the type of both numbers, the variable for the number that distances are taken
+    from, and the statements for each element."""
+
+    state: str
+    type: str
+    greatest: str
+    dtype: str
+    start: str
+    body: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,14 @@ class PhaseText:
     loads: tuple[LoadAhead, ...]
     stores: bool
     refills: tuple[str, ...] = ()
+    powers: PowersText | None = None
+
+    @property
+    def needs_first_column(self) -> bool:
+        """Whether the variable `first_column` occurs in the loop over a thread's vectors."""
+        return self.needs_column or mentions(
+            (*self.before, *self.body, *self.after), "first_column"
+        )
 
 
 @dataclass(frozen=True)

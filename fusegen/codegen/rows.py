@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.row_ahead import AheadText, copies_of, scalars_of
+from fusegen.codegen.row_ahead import AheadText, copies_of, resident_of, scalars_of, shared_of
 from fusegen.codegen.row_cache import RegisterSlots
 from fusegen.codegen.row_program import RowLoop, program_text
 from fusegen.codegen.row_text import ProgramText
@@ -114,6 +114,8 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         for number, dtype in enumerate(form.program.slots)
     )
     scalars = scalars_of(form, plan.program.domain, scope)
+    resident = resident_of(form, plan.program.domain, scope)
+    shared = shared_of(form, plan.program.domain, scope)
     how = RowLoop(
         vector=plan.vector,
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
@@ -125,6 +127,9 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         joins=form.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER),
         copies=copies_of(form, plan.program.domain, scope),
         scalars=scalars,
+        resident=resident,
+        shared=shared,
+        shares=(lambda slot: slots[slot].name) if form.by_shares else None,
     )
     program = program_text(form.program, scope, how)
     mapping = form.mapping.name.lower()
@@ -134,7 +139,14 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
     if form.ahead is None:
         return FormText(suffix, form, mapping, elements, program, slots, condition)
     used = tuple(scalar for scalar in scalars.values() if program.needs(scalar.name))
-    ahead = AheadText(form.ahead.rows, form.ahead_bytes, program.copies, used)
+    ahead = AheadText(
+        form.ahead.rows,
+        form.ahead_bytes,
+        program.copies,
+        used,
+        tuple(resident.values()),
+        tuple(shared.values()),
+    )
     return FormText("_ahead", form, mapping, elements, program, slots, condition, ahead)
 
 

@@ -32,12 +32,28 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Powers:
+    """The exponentials `power` of the distances of `value` from the row's greatest, and their
+    `total`, where one exchange between threads gives both.
+
+    Each thread takes the distances from the greatest of its own values, which stand in the cache at
+    `source`, and leaves the powers at `kept`, if they are needed: times a number that each thread
+    has once it knows the row's greatest, they are those of the row.
+    """
+
+    power: Expression
+    total: Reduced
+    source: Kept
+    kept: Kept | None
+
+
+@dataclass(frozen=True)
 class Phase:
     """One pass over a row's columns.
 
     For each column it reads `reads` from the row cache, computes, writes `writes` to the cache and
     `stores` to memory, adds to `sums`, and feeds `reductions`, whose results exist once the phase
-    has ended.
+    has ended. With `powers`, the greatest is the only reduction, and their total a second result.
     """
 
     reductions: tuple[Reduced, ...]
@@ -45,6 +61,12 @@ class Phase:
     writes: tuple[Kept, ...]
     stores: tuple[Store, ...]
     sums: tuple[ColumnSum, ...] = ()
+    powers: Powers | None = None
+
+    @property
+    def results(self) -> tuple[Reduced, ...]:
+        """The reductions that are known when it has ended."""
+        return (*self.reductions, *((self.powers.total,) if self.powers else ()))
 
     @property
     def roots(self) -> tuple[Expression, ...]:
@@ -73,8 +95,9 @@ class RowProgram:
         last_read = {k.value: n for n, phase in enumerate(self.phases) for k in phase.reads}
         kept = [0] * len(self.phases)
         for number, phase in enumerate(self.phases):
-            for value in phase.writes:
-                for end in range(number, last_read[value.value]):
+            own = (phase.powers.kept,) if phase.powers and phase.powers.kept else ()
+            for value in (*phase.writes, *own):
+                for end in range(number, last_read.get(value.value, number)):
                     kept[end] += value.value.dtype.compute.itemsize
         return max(kept, default=0)
 
@@ -101,7 +124,7 @@ class RowProgram:
         stores = [s.value for phase in self.phases for s in phase.stores]
         stores += [s.value for s in self.row_stores]
         stores += [s.value for s in self.sums]
-        return (*stores, *(r for phase in self.phases for r in phase.reductions))
+        return (*stores, *(r for phase in self.phases for r in phase.results))
 
     @property
     def tolerant(self) -> frozenset[Expression]:

@@ -24,6 +24,10 @@ class RowMapping(Enum):
 # Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
 BUSY_THREADS = 1024
 BUSY_BYTES = 128
+# The registers of a multiprocessor, and the most of a thread (CUDA programming guide, compute
+# capabilities).
+REGISTERS = 1 << 16
+MOST_REGISTERS = 255
 # What one copy brings (PTX ISA, "cp.async" with the cache operator .cg).
 COPY_BYTES = 16
 # Where a thread keeps sums over rows beside a row: 128 registers each.
@@ -34,11 +38,15 @@ SUMMING_THREADS = 512
 class Ahead:
     """What a thread copies to shared memory of the `rows` that come next, while it works on one:
     its own vectors of `loads`, 16 bytes each. It alone reads them back, so no barrier is needed.
-    Of the next row alone it loads the numbers `scalars`, one of each a row, to registers."""
+    Of the next row alone it loads the numbers `scalars`, one of each a row, to registers. The
+    vectors of `resident` and of `shared` are the same in every row, and stay in registers and in
+    shared memory."""
 
     rows: int
     loads: tuple[Load, ...]
     scalars: tuple[Load, ...] = ()
+    resident: tuple[Load, ...] = ()
+    shared: tuple[Load, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +57,9 @@ class RowForm:
     neighbouring blocks are a cluster. A thread handles `steps` vectors of neighbouring columns
     at once, in registers: its whole share of a row of at most `most_columns`, so that what one
     phase keeps for the next stays there. `is_exact` tells that every row fills all of them.
-    With `ahead` the grid has as many blocks or clusters as the device runs at once, and each works
-    through its rows, which come ahead; only whole vectors of packed tensors can be copied so.
+    Where rows are exact, with `by_shares` moments are taken of all that a thread has of a row at
+    once. With `ahead` the grid has as many blocks or clusters as the device runs at once, and each
+    works through its rows, which come ahead; only whole vectors of packed tensors can be copied so.
     """
 
     program: RowProgram
@@ -61,6 +70,7 @@ class RowForm:
     most_columns: int | None = None
     is_exact: bool = False
     ahead: Ahead | None = None
+    by_shares: bool = False
 
     @property
     def rows_a_block(self) -> int:
@@ -80,6 +90,11 @@ class RowForm:
         return max(1, BUSY_THREADS // self.threads)
 
     @property
+    def registers(self) -> int:
+        """How many a thread may have."""
+        return min(MOST_REGISTERS, REGISTERS // (self.threads * self.least_blocks))
+
+    @property
     def cluster(self) -> int:
         """How many blocks share a row."""
         return max(1, self.lanes // self.threads)
@@ -89,7 +104,8 @@ class RowForm:
         """The shared memory of a block for rows that come ahead."""
         if self.ahead is None:
             return 0
-        return self.ahead.rows * len(self.ahead.loads) * self.steps * self.threads * COPY_BYTES
+        copies = self.ahead.rows * len(self.ahead.loads) + len(self.ahead.shared)
+        return copies * self.steps * self.threads * COPY_BYTES
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
+from fusegen.plan import exchanges
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device
@@ -33,13 +34,24 @@ KEPT_BYTES = BUSY_BYTES
 # against 0.28).
 SUMMING_BYTES = 3 * KEPT_BYTES
 SUMMING_COLUMNS = 16
-# Rows of more columns than that come ahead where their elements have 16 bits, by blocks of so many
-# threads or clusters of those; None leaves the form out. With sums over rows: from as many columns.
-AHEAD_ABOVE: int | None = 16384
+# Rows of so many columns come ahead, by the bytes of an element; without a range, none of these do.
+AHEAD: Mapping[int, tuple[range, ...]] = {
+    2: (range(16385, 262145),),
+    4: (range(16385, 262145),),
+}
+# The same where threads keep sums over rows.
+SUMMING_AHEAD: Mapping[int, tuple[range, ...]] = {
+    2: (range(1025, 131073),),
+    4: (range(1025, 131073),),
+}
+# Blocks of so many threads, or clusters of those, take rows that come ahead. A thread keeps so many
+# columns, twice that of 32 bits where no cluster has threads enough: fewer leave room for two rows.
 AHEAD_THREADS = 1024
-SUMMING_AHEAD_ABOVE: int | None = 1024
-# The least columns that each thread may keep in the former.
-AHEAD_COLUMNS = 16
+AHEAD_COLUMNS: Mapping[int, int] = {2: 32, 4: 16}
+# The least columns that each thread may keep.
+LEAST_AHEAD_COLUMNS = 16
+# Whether such rows have their moments, and the greatest and the sum of a softmax, by one exchange.
+EXCHANGE_ONCE = True
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
@@ -120,8 +132,11 @@ class Layout:
         steps = OUTER_STEPS if self.is_outer else LOOP_STEPS
         return RowForm(program, self._mapping, self.lanes, self._threads, steps)
 
-    def forms(self, keeping: RowProgram, streaming: RowProgram) -> tuple[RowForm, ...]:
-        """The forms for rows of all lengths that there may be, the shortest rows first."""
+    def forms(
+        self, keeping: RowProgram, streaming: RowProgram, one_pass: RowProgram | None = None
+    ) -> tuple[RowForm, ...]:
+        """The forms for rows of all lengths that there may be, the shortest rows first; `one_pass`
+        has its moments in one pass, if there is such a program."""
         if self.is_fixed and not keeping.slots:
             return (self.looping(streaming),)
         item = max(keeping.register_bytes, DType.FLOAT32.itemsize)
@@ -133,16 +148,20 @@ class Layout:
         elif not keeping.slots:
             ways = ways[:1]
         forms = [self._whole(keeping, way) for way in ways]
-        ahead = self._ahead(keeping, most)
+        ahead = self._ahead(keeping, one_pass, most)
         if self.is_fixed and forms and forms[0].mapping is not RowMapping.CLUSTER:
             return (*ahead, *forms)
         lanes = MOST_OUTER_LANES if self.is_outer else self._loop_lanes
         return (*ahead, *forms, replace(self, lanes=lanes).looping(streaming))
 
-    def _ahead(self, keeping: RowProgram, most: int) -> tuple[RowForm, ...]:
-        """The form in which rows come ahead, where it is worth it."""
-        above = SUMMING_AHEAD_ABOVE if keeping.sums else AHEAD_ABOVE
-        if above is None or self.device is None or not self.is_fixed or self.columns <= above:
+    def _ahead(
+        self, keeping: RowProgram, one_pass: RowProgram | None, most: int
+    ) -> tuple[RowForm, ...]:
+        """The form in which rows come ahead, where it is worth it: with as few exchanges as can
+        be, as nothing else is done in a multiprocessor meanwhile."""
+        widths = (SUMMING_AHEAD if keeping.sums else AHEAD).get(self._item_bytes, ())
+        is_among = self.is_fixed and any(self.columns in width for width in widths)
+        if self.device is None or not is_among:
             return ()
         rows = keeping.domain.rows.constant
         ways = self._summing_ahead_ways(most) if keeping.sums else self._ahead_ways(most)
@@ -152,17 +171,20 @@ class Layout:
             form = self._whole(keeping, way)
             if rows is not None and rows * form.cluster <= self.device.processors:
                 return ()  # no block ever has another row
-            ahead = rows_ahead.ahead_of(keeping, form, self.vector, self.device.shared_memory)
+            form = _with_few_exchanges(form, one_pass)
+            ahead = rows_ahead.ahead_of(form.program, form, self.vector, self.device.shared_memory)
             return (replace(form, ahead=ahead),) if ahead else ()
         return ()
 
     def _ahead_ways(self, most: int) -> Iterator[_Way]:
         """The same where rows come ahead: each block fills a multiprocessor."""
-        if most < AHEAD_COLUMNS:
+        if most < LEAST_AHEAD_COLUMNS:
             return
-        yield _Way(RowMapping.BLOCK, AHEAD_THREADS, AHEAD_THREADS, most)
+        few = min(most, AHEAD_COLUMNS[self._item_bytes])
+        yield _Way(RowMapping.BLOCK, AHEAD_THREADS, AHEAD_THREADS, few)
         for blocks in (2, 4, WIDEST_CLUSTER):
-            yield _Way(RowMapping.CLUSTER, blocks * AHEAD_THREADS, AHEAD_THREADS, most)
+            yield _Way(RowMapping.CLUSTER, blocks * AHEAD_THREADS, AHEAD_THREADS, few)
+        yield _Way(RowMapping.CLUSTER, WIDEST_CLUSTER * AHEAD_THREADS, AHEAD_THREADS, most)
 
     def _summing_ahead_ways(self, most: int) -> Iterator[_Way]:
         """The same where threads keep sums over rows, too."""
@@ -173,6 +195,11 @@ class Layout:
             for blocks in (4, WIDEST_CLUSTER):
                 lanes = blocks * SUMMING_THREADS
                 yield _Way(RowMapping.CLUSTER, lanes, SUMMING_THREADS, most)
+
+    @property
+    def _item_bytes(self) -> int:
+        """The bytes of the elements that whole vectors are of."""
+        return ACCESS_BYTES // self.vector
 
     @property
     def _loop_lanes(self) -> int:
@@ -247,6 +274,16 @@ class Layout:
             most_columns=capacity,
             is_exact=self.is_fixed and capacity == self.columns,
         )
+
+
+def _with_few_exchanges(form: RowForm, one_pass: RowProgram | None) -> RowForm:
+    """The form with the program in which threads exchange their states least often."""
+    if not EXCHANGE_ONCE:
+        return form
+    fits = one_pass is not None and one_pass.kept_bytes <= form.program.kept_bytes
+    if one_pass is not None and fits and form.is_exact and exchanges.moments_are_kept(one_pass):
+        form = replace(form, program=one_pass, by_shares=True)
+    return replace(form, program=exchanges.with_powers(form.program))
 
 
 @dataclass(frozen=True)

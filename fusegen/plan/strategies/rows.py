@@ -17,6 +17,7 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
 from fusegen.plan.expressions import PartialStates, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import RowForm, RowPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.phases import build_program, loads_of, state_holders
@@ -54,11 +55,22 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
     keeping = build_program(domain, elements, rows, (), keep=True)
     streaming = build_program(domain, elements, rows, (), keep=False)
     layout = Layout.of(keeping, context)
+    one_pass = _keeping_in_one_pass(group, context) if two_pass else None
     if not layout.is_fixed and len(keeping.phases) == 1 and not elements:
         blocks = -(-context.hints.value(domain.rows) // layout.rows_a_block)
         if blocks < context.device.processors // 2:
             raise NotApplicable("few rows, over a size that may be large at run time")
-    return (row_plan(group, layout.forms(keeping, streaming), layout, context),)
+    return (row_plan(group, layout.forms(keeping, streaming, one_pass), layout, context),)
+
+
+def _keeping_in_one_pass(group: Group, context: Context) -> RowProgram | None:
+    """The program that keeps a row and has its variances in one pass, if there are any."""
+    if not any(_is_moments(node) for node in group.having(Reduction)):
+        return None
+    domain = domain_of(group)
+    evaluator = context.evaluator(group, domain=domain, two_pass=False)
+    elements, rows = stores_of(group, context, evaluator)
+    return build_program(domain, elements, rows, (), keep=True)
 
 
 def plan_split(group: Group, context: Context) -> tuple[RowPlan, ...]:

@@ -8,14 +8,17 @@ from fusegen.plan.expressions import Expression, Load, Reduced, Select
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import COPY_BYTES, Ahead, RowForm
 
-# The types of what is copied ahead. Rows of 32 bits gain less: see docs/notes/memory-bound.md.
-DTYPES: tuple[DType, ...] = (DType.FLOAT16, DType.BFLOAT16)
+# The types of what is copied ahead.
+DTYPES: tuple[DType, ...] = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 # The most rows that are under way at once.
 MOST_ROWS = 2
 # The most numbers of a row that are loaded ahead: each takes a register.
 MOST_SCALARS = 4
 # Shared memory of a multiprocessor that is left to reductions and to what CUDA keeps of a block.
 RESERVED_BYTES = 16 * 1024
+# The part of a thread's registers, in quarters, for what it keeps of a row and of what all rows
+# have alike.
+RESIDENT_QUARTERS = 3
 
 
 def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int) -> Ahead | None:
@@ -27,7 +30,12 @@ def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int
     if not loads:
         return None
     scalars = _scalars(program)[:MOST_SCALARS]
-    return Ahead(min(MOST_ROWS, room // (one * len(loads))), loads, scalars)
+    rows = min(MOST_ROWS, room // (one * len(loads)))
+    resident = _resident(form, program, vector)
+    left = room // one - rows * len(loads)
+    shared = [load for load in _alike(program, vector) if load not in resident]
+    shared = [load for load in shared if _is_copied(load, vector)][:left]
+    return Ahead(rows, loads, scalars, resident, tuple(shared))
 
 
 def _loads(program: RowProgram, vector: int) -> tuple[Load, ...]:
@@ -39,9 +47,38 @@ def _loads(program: RowProgram, vector: int) -> tuple[Load, ...]:
         for load in _certain_loads(phase.roots):
             moves = domain.row.alone in load.offset.symbols()
             way = access(load.offset, domain.column, vector, (domain.columns,))
-            fits = load.dtype in DTYPES and load.dtype.itemsize * vector == COPY_BYTES
-            if moves and fits and way is Access.CONTIGUOUS:
+            if moves and _is_copied(load, vector) and way is Access.CONTIGUOUS:
                 found[load] = None
+    return tuple(found)
+
+
+def _is_copied(load: Load, vector: int) -> bool:
+    """Whether one copy brings a vector of it."""
+    return load.dtype in DTYPES and load.dtype.itemsize * vector == COPY_BYTES
+
+
+def _alike(program: RowProgram, vector: int) -> tuple[Load, ...]:
+    """What all rows read alike as whole vectors."""
+    domain = program.domain
+    loads = (load for phase in program.phases for load in _certain_loads(phase.roots))
+    alike = (load for load in loads if domain.row.alone not in load.symbols)
+    return tuple(
+        load
+        for load in dict.fromkeys(alike)
+        if access(load.offset, domain.column, vector, (domain.columns,)) is Access.CONTIGUOUS
+    )
+
+
+def _resident(form: RowForm, program: RowProgram, vector: int) -> tuple[Load, ...]:
+    """As much of what all rows read alike as registers are left for."""
+    columns, word = form.steps * vector, DType.FLOAT32.itemsize
+    left = form.registers * RESIDENT_QUARTERS // 4 - columns * program.register_bytes // word
+    found = []
+    for load in _alike(program, vector):
+        taken = -(-columns * load.dtype.itemsize // word)
+        if taken <= left:
+            found.append(load)
+            left -= taken
     return tuple(found)
 
 

@@ -225,6 +225,71 @@ struct Mean : Moments<T> {
     __device__ __forceinline__ T result() const { return this->mean(); }
 };
 
+// The same where every thread has `count` elements, so that no number of elements is exchanged and
+// none is divided by.
+template <class T, int count>
+struct EvenMoments {
+    T average;
+    T deviations;
+
+    static __device__ __forceinline__ EvenMoments identity() { return {T(0), T(0)}; }
+    // All of a thread's elements, by their own mean, which is exact where all are equal.
+    template <int steps, int N>
+    __device__ __forceinline__ void take(const Vector<T, N> (&x)[steps]) {
+        static_assert(count == steps * N, "a thread's whole share");
+        const T first = sum_of(x[0]);
+        T rest = T(0);
+#pragma unroll
+        for (int i = 1; i < steps; ++i) {
+            rest += sum_of(x[i]) - first;
+        }
+        average = (first + rest * (T(1) / T(steps))) * (T(1) / T(N));
+#pragma unroll
+        for (int i = 0; i < steps; ++i) {
+            T squares = T(0);
+#pragma unroll
+            for (int j = 0; j < N; ++j) {
+                squares += square(x[i][j] - average);
+            }
+            deviations += squares;
+        }
+    }
+    // The other's elements, those of `threads` threads as on this side; which side is which does not
+    // matter to the bits.
+    __device__ __forceinline__ void merge(const EvenMoments& other, int threads) {
+        const T difference = other.average - average;
+        average = (average + other.average) * T(0.5);
+        const T squares = square(difference) * (T(count) * T(0.5) * T(threads));
+        deviations = (deviations + other.deviations) + squares;
+    }
+    __device__ __forceinline__ T mean() const { return average; }
+    __device__ __forceinline__ T result() const { return deviations; }
+};
+
+// The sum of exp(x - greatest) over elements x of which the greatest is known, by near_exp if `near`.
+template <class T, bool near>
+struct ShiftedSum {
+    T greatest;
+    T sum;
+
+    static __device__ __forceinline__ T power(T x) {
+        if constexpr (near) {
+            return near_exp(x);
+        } else {
+            return exponential(x);
+        }
+    }
+    // What to take elements' distances from: the greatest, but no distance is NaN where all are
+    // -infinity.
+    __device__ __forceinline__ T start() const {
+        return greatest == lowest<T>() ? T(0) : greatest;
+    }
+    // What makes powers of distances from `greatest` those of distances from `other`.
+    __device__ __forceinline__ T factor(T other) const {
+        return greatest == other ? T(1) : power(greatest - other);
+    }
+};
+
 // Several states that are merged together.
 template <class First, class... Rest>
 struct Joined {
@@ -263,22 +328,70 @@ __device__ __forceinline__ Joined<First, Second, Rest...> join(const First& firs
 
 constexpr unsigned whole_warp = 0xffffffffu;
 
-// The merged state of `lanes` neighbouring threads of a warp, the same bits in each of them. Every
-// thread of the warp must call it.
-template <int lanes, class State>
+// Whether it does not matter to the bits of a merged state which of two comes first.
+template <class State>
+constexpr bool is_symmetric = false;
+template <class T, int count>
+constexpr bool is_symmetric<EvenMoments<T, count>> = true;
+
+// Merges a state of as many threads, `threads`.
+template <class State>
+__device__ __forceinline__ void merge_alike(State& state, const State& other, int) {
+    state.merge(other);
+}
+
+template <class T, int count>
+__device__ __forceinline__ void merge_alike(EvenMoments<T, count>& state,
+                                            const EvenMoments<T, count>& other, int threads) {
+    state.merge(other, threads);
+}
+
+template <class Last>
+__device__ __forceinline__ void merge_alike(Joined<Last>& state, const Joined<Last>& other,
+                                            int threads) {
+    merge_alike(state.last, other.last, threads);
+}
+
+template <class First, class Second, class... Rest>
+__device__ __forceinline__ void merge_alike(Joined<First, Second, Rest...>& state,
+                                            const Joined<First, Second, Rest...>& other,
+                                            int threads) {
+    merge_alike(state.first, other.first, threads);
+    merge_alike(state.rest, other.rest, threads);
+}
+
+// The merged state of `lanes` neighbouring threads of a warp, the same bits in each of them, where a
+// state is that of `each` threads. Every thread of the warp must call it.
+template <int lanes, int each = 1, class State>
 __device__ __forceinline__ State reduce_lanes(State state) {
 #pragma unroll
     for (int distance = 1; distance < lanes; distance *= 2) {
         const State other = shuffle_xor(whole_warp, state, distance);
-        if (threadIdx.x & distance) {  // the lower lane's state comes first, on both sides
+        if (!is_symmetric<State> && threadIdx.x & distance) {  // the lower lane's state comes first, on both sides
             State lower = other;
-            lower.merge(state);
+            merge_alike(lower, state, each * distance);
             state = lower;
         } else {
-            state.merge(other);
+            merge_alike(state, other, each * distance);
         }
     }
     return state;
+}
+
+// Of sums the greatest first: then each has to be scaled once.
+template <int lanes, int each = 1, class T, bool near>
+__device__ __forceinline__ ShiftedSum<T, near> reduce_lanes(const ShiftedSum<T, near>& state) {
+    T greatest = state.greatest;
+#pragma unroll
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        greatest = maximum(greatest, shuffle_xor(whole_warp, greatest, distance));
+    }
+    T sum = state.sum * state.factor(greatest);
+#pragma unroll
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        sum += shuffle_xor(whole_warp, sum, distance);
+    }
+    return {greatest, sum};
 }
 
 // The merged state of all `threads` of the block, in each of them. Every thread must call it.
@@ -296,7 +409,7 @@ __device__ __forceinline__ State reduce_block(State state, int& turn) {
         exchanged[threadIdx.x / 32] = state;
     }
     __syncthreads();
-    return reduce_lanes<warps>(exchanged[threadIdx.x % warps]);
+    return reduce_lanes<warps, 32>(exchanged[threadIdx.x % warps]);
 }
 
 // The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of

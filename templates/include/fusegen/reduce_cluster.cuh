@@ -35,6 +35,35 @@ struct alignas(alignof(State) < 4 ? 4 : alignof(State)) SentState {
     State state;
 };
 
+// The merged state of `count` neighbours, a power of two, those of a warp each.
+template <int count, class State>
+__device__ __forceinline__ State merge_sent(const SentState<State>* states) {
+    if constexpr (count == 1) {
+        return states->state;
+    } else {
+        State state = merge_sent<count / 2>(states);
+        merge_alike(state, merge_sent<count / 2>(states + count / 2), 32 * (count / 2));
+        return state;
+    }
+}
+
+// Of sums the greatest first, as reduce_lanes.
+template <int count, class T, bool near>
+__device__ __forceinline__ ShiftedSum<T, near> merge_sent(
+    const SentState<ShiftedSum<T, near>>* states) {
+    T greatest = states->state.greatest;
+#pragma unroll
+    for (int i = 1; i < count; ++i) {
+        greatest = maximum(greatest, states[i].state.greatest);
+    }
+    T sum = T(0);
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        sum += states[i].state.sum * states[i].state.factor(greatest);
+    }
+    return {greatest, sum};
+}
+
 // The merged state of all threads of a cluster of `blocks` blocks of `threads`, in each of them.
 // Every thread must call it.
 template <int threads, int blocks, class State>
@@ -60,12 +89,7 @@ __device__ __forceinline__ State reduce_cluster(State state, ClusterExchange& ex
         cluster_send(exchanged + cluster_rank() * warps + threadIdx.x / 32, sent, barrier, lane);
     }
     mbarrier_wait(barrier, parity);
-    state = exchanged[lane * each].state;
-#pragma unroll
-    for (int i = 1; i < each; ++i) {
-        state.merge(exchanged[lane * each + i].state);
-    }
-    return reduce_lanes<32>(state);
+    return reduce_lanes<32, 32 * each>(merge_sent<each>(exchanged + lane * each));
 }
 
 }  // namespace fusegen

@@ -13,6 +13,7 @@ namespace fusegen {
 // gelu_softmax: gelu, softmax.
 // 3 passes over each row, a cluster of blocks a row, while the next rows are copied to shared
 // memory; read once and kept in registers.
+// Here one exchange between threads gives what takes two passes elsewhere.
 // This form is for rows of at most 49152 columns.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
         const int64_t row = first_row;
         const int64_t row_end = columns;
         Vector<float, vector> cache_0[steps];  // what one phase keeps for the next
-        // Phase 1 of 3.
+        // Phase 1 of 2.
         auto amax_state = Maximum<float>::identity();
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
@@ -78,30 +79,28 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
             }
         }
         bring_x(row_ahead, place);
-        amax_state = reduce_cluster<1024, 2>(amax_state, exchange);
-        const float amax = convert<float>(amax_state.result());
-        // Phase 2 of 3.
-        auto sum_state = Sum<float>::identity();
+        // By this thread's own greatest, so that one exchange gives all threads' greatest and sum.
+        ShiftedSum<float, true> powers{amax_state.result(), 0};
+        const float start = powers.start();
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-            const int64_t first_column = lane * vector + step * (lanes * vector);
-            if (first_column >= row_end) {
+            if (lane * vector + step * (lanes * vector) >= row_end) {
                 continue;
             }
-
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const int64_t column = first_column + element;
-                const float sub = cache_0[step][element] - amax;
+                const float sub = cache_0[step][element] - start;
                 const float exp = fusegen::near_exp(sub);
-                sum_state.push(exp, column);
+                powers.sum += exp;
                 cache_0[step][element] = exp;
             }
         }
-        sum_state = reduce_cluster<1024, 2>(sum_state, exchange);
-        const float sum = convert<float>(sum_state.result());
-        // Phase 3 of 3.
-        const Divisor sum_divisor(sum);
+        const auto all_powers = reduce_cluster<1024, 2>(powers, exchange);
+        const float amax = all_powers.greatest;
+        const float sum = all_powers.sum;
+        const float own_factor = powers.factor(amax);
+        // Phase 2 of 2.
+        const float div_share = own_factor / sum;
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -111,8 +110,7 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
             Vector<bfloat16, vector> y_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float div = sum_divisor.near_quotient(cache_0[step][element]);
-                const float narrow_type = div;
+                const float narrow_type = (cache_0[step][element] * div_share);
                 y_vector[element] = convert<bfloat16>(narrow_type);
             }
             store_vector(y + first_column + row * 40000, y_vector);
@@ -180,7 +178,7 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
         amax_state_2 = reduce_cluster<512, 4>(amax_state_2, exchange);
         const float amax_2 = convert<float>(amax_state_2.result());
         // Phase 2 of 3.
-        auto sum_state_2 = Sum<float>::identity();
+        auto sum_state = Sum<float>::identity();
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -193,14 +191,14 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
                 const int64_t column = first_column + element;
                 const float sub_2 = cache_0_2[step][element] - amax_2;
                 const float exp_2 = fusegen::near_exp(sub_2);
-                sum_state_2.push(exp_2, column);
+                sum_state.push(exp_2, column);
                 cache_0_2[step][element] = exp_2;
             }
         }
-        sum_state_2 = reduce_cluster<512, 4>(sum_state_2, exchange);
-        const float sum_2 = convert<float>(sum_state_2.result());
+        sum_state = reduce_cluster<512, 4>(sum_state, exchange);
+        const float sum_2 = convert<float>(sum_state.result());
         // Phase 3 of 3.
-        const Divisor sum_divisor_2(sum_2);
+        const Divisor sum_divisor(sum_2);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
@@ -210,8 +208,8 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
             Vector<bfloat16, vector> y_vector_2;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float div_2 = sum_divisor_2.near_quotient(cache_0_2[step][element]);
-                const float narrow_type_2 = div_2;
+                const float div = sum_divisor.near_quotient(cache_0_2[step][element]);
+                const float narrow_type_2 = div;
                 y_vector_2[element] = convert<bfloat16>(narrow_type_2);
             }
             store_vector(y + first_column + row * 40000, y_vector_2);
@@ -274,7 +272,7 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
         amax_state_3 = reduce_block<256>(amax_state_3, turn);
         const float amax_3 = convert<float>(amax_state_3.result());
         // Phase 2 of 3.
-        auto sum_state_3 = Sum<float>::identity();
+        auto sum_state_2 = Sum<float>::identity();
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<bfloat16, vector> x_vector_4[steps];
 #pragma unroll
@@ -300,14 +298,14 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                     const float to_4 = fusegen::cast<float>(gelu_4);
                     const float sub_3 = to_4 - amax_3;
                     const float exp_3 = fusegen::near_exp(sub_3);
-                    sum_state_3.push(exp_3, column);
+                    sum_state_2.push(exp_3, column);
                 }
             }
         }
-        sum_state_3 = reduce_block<256>(sum_state_3, turn);
-        const float sum_3 = convert<float>(sum_state_3.result());
+        sum_state_2 = reduce_block<256>(sum_state_2, turn);
+        const float sum_3 = convert<float>(sum_state_2.result());
         // Phase 3 of 3.
-        const Divisor sum_divisor_3(sum_3);
+        const Divisor sum_divisor_2(sum_3);
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<bfloat16, vector> x_vector_5[steps];
 #pragma unroll
@@ -332,8 +330,8 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                     const float to_5 = fusegen::cast<float>(gelu_5);
                     const float sub_4 = to_5 - amax_3;
                     const float exp_4 = fusegen::near_exp(sub_4);
-                    const float div_3 = sum_divisor_3.near_quotient(exp_4);
-                    const float narrow_type_3 = div_3;
+                    const float div_2 = sum_divisor_2.near_quotient(exp_4);
+                    const float narrow_type_3 = div_2;
                     y_vector_3[element] = convert<bfloat16>(narrow_type_3);
                 }
                 store_vector(y + first_column + row * 40000, y_vector_3);
