@@ -286,7 +286,7 @@ struct ShiftedSum {
     }
     // What makes powers of distances from `greatest` those of distances from `other`.
     __device__ __forceinline__ T factor(T other) const {
-        return greatest == other ? T(1) : power(greatest - other);
+        return power(greatest == other ? T(0) : greatest - other);  // no NaN of equal infinities
     }
 };
 
