@@ -13,6 +13,7 @@ from fusegen.codegen.row_ahead import CopyText, ResidentText, ScalarText, Shared
 from fusegen.codegen.row_cache import Slots
 from fusegen.codegen.row_text import (
     PhaseText,
+    PieceText,
     PowersText,
     ProgramText,
     ReductionText,
@@ -38,7 +39,7 @@ from fusegen.plan.expressions import (
     Size,
     walk,
 )
-from fusegen.plan.kernels.row_program import ColumnSum, Phase, Powers, RowProgram
+from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, Powers, RowProgram
 from fusegen.plan.phases import state_holders
 from fusegen.plan.tolerance import NARROW
 
@@ -171,6 +172,7 @@ class _Writer:
         for summed in phase.sums:
             own = self._sum(summed, loop)
             element.lines.append(f"{own}[element] += {element.value(summed.value)};")
+        pieces = tuple(self._piece(piece, element) for piece in phase.pieces)
         # All values first: a slot may change hands here, and its old value must have been read.
         writes = [(kept, element.value(kept.value)) for kept in phase.writes]
         for kept, text in writes:
@@ -194,7 +196,15 @@ class _Writer:
             tuple(loop.loads),
             bool(phase.stores or phase.sums),
             powers=powers,
+            pieces=pieces,
         )
+
+    def _piece(self, piece: PieceSum, element: Statements) -> PieceText:
+        """Add an element to what a thread sums of its piece of the row."""
+        target = self.scope.buffer(piece.buffer)
+        state = self.scope.names.fresh(f"{target}_own")
+        element.lines.append(f"{state}.push({element.value(piece.value)}, column);")
+        return PieceText(state, f"Sum<{compute_type(piece.buffer.dtype)}>", target)
 
     def _staged(self) -> dict[Load, str]:
         """The vectors that stand in shared memory."""

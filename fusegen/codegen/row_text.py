@@ -32,6 +32,15 @@ class ReductionText:
 
 
 @dataclass(frozen=True)
+class PieceText:
+    """A sum over what a warp has of a row: its state and its type, and where it goes."""
+
+    state: str
+    type: str
+    target: str
+
+
+@dataclass(frozen=True)
 class PowersText:
     """A second loop over what a thread has of a row: its state and its type, that of the thread's
     greatest value, the type of both numbers, the variable for the number that distances are taken
@@ -66,6 +75,7 @@ class PhaseText:
     stores: bool
     refills: tuple[str, ...] = ()
     powers: PowersText | None = None
+    pieces: tuple[PieceText, ...] = ()
 
     @property
     def needs_first_column(self) -> bool:
@@ -122,4 +132,5 @@ class ProgramText:
     @property
     def needs_row(self) -> bool:
         """Whether the variable `row` occurs in the text."""
-        return bool(self.states) or self.needs("row")
+        has_pieces = any(phase.pieces for phase in self.phases)
+        return bool(self.states) or has_pieces or self.needs("row")

@@ -14,6 +14,8 @@ from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
 
+WARP = 32
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -38,6 +40,30 @@ class FormText:
     slots: tuple[Slot, ...]
     condition: str
     ahead: AheadText | None = None
+
+    @property
+    def start(self) -> str:
+        """The first column of a thread's first vector."""
+        own = self.plan.piece_lanes
+        if own is None or own == self.plan.lanes:
+            return "lane * vector"
+        return f"lane / {own} * {own * self.elements} + lane % {own} * vector"
+
+    @property
+    def warp(self) -> str:
+        """A warp's number among those of all rows, each of which has columns of one piece."""
+        own, share = self.plan.piece_lanes, self.elements * WARP
+        assert own is not None
+        if self.plan.most_columns is None:  # piece by piece
+            piece = f"chunk / {own * self.elements} * {own // WARP}"
+            return f"row * (columns / {share}) + {piece} + lane / {WARP}"
+        return f"row * (lanes / {WARP}) + lane / {WARP}"
+
+    @property
+    def reach(self) -> str:
+        """How many threads' vectors lie between two of a thread."""
+        own = self.plan.piece_lanes
+        return "lanes" if own is None or own == self.plan.lanes else str(own)
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,11 @@ def row_work(program: RowProgram, hints: SizeHints) -> Work:
         reads += _load_bytes(expressions, hints)
         flops += count * (_cost(expressions) + _push_cost(phase))
         writes += store_bytes(phase.stores, hints)
-        flops += count * len(phase.sums)
+        flops += count * (len(phase.sums) + len(phase.pieces))
     row_values = tuple(store.value for store in program.row_stores)
     flops += rows * _cost(tuple(walk(row_values)))
-    left = (*(s.buffer for s in program.states), *(s.buffer for s in program.sums))
+    left = [*(s.buffer for s in program.states), *(s.buffer for s in program.sums)]
+    left += [s.buffer for s in program.pieces]
     states = sum(hints.value(buffer.bytes) for buffer in left)
     return Work(reads, writes + states, flops)
 

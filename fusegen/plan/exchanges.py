@@ -48,7 +48,8 @@ def _powers(first: Phase, second: Phase) -> Powers | None:
         return None
     power = total.operand
     source = [kept for kept in first.writes if kept.value is greatest.operand]
-    is_all = second.reads == tuple(source) and not second.stores and not second.sums
+    added = (*second.stores, *second.sums, *second.pieces)
+    is_all = second.reads == tuple(source) and not added
     is_kept = all(kept.value is power for kept in second.writes)
     if not (is_all and is_kept and source and _is_shifted(power, greatest)):
         return None

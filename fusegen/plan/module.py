@@ -115,7 +115,9 @@ def _suffix(step: Step) -> str:
         return "_again"
     if isinstance(step, (ConvolutionPlan, ProductPlan)):
         return "_partial"
-    if isinstance(step, RowPlan) and (step.program.states or step.program.sums):
+    if isinstance(step, RowPlan) and (
+        step.program.states or step.program.sums or step.program.pieces
+    ):
         return "_partial"
     return "_finish"
 

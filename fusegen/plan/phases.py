@@ -23,7 +23,7 @@ from fusegen.plan.expressions import (
     Size,
     walk,
 )
-from fusegen.plan.kernels.row_program import ColumnSum, Kept, Phase, RowProgram
+from fusegen.plan.kernels.row_program import ColumnSum, Kept, Phase, PieceSum, RowProgram
 from fusegen.plan.kernels.stores import Store
 
 # An operation this cheap is computed again from kept operands rather than kept itself.
@@ -66,14 +66,16 @@ def build_program(
     keep: bool,
     source: Accumulator | None = None,
     sums: tuple[ColumnSum, ...] = (),
+    pieces: tuple[PieceSum, ...] = (),
 ) -> RowProgram:
     """The phases for given stores; `reductions` are wanted beyond those the stores depend on.
 
     With `keep`, values that several phases need are kept in the row cache where computing them
     again would cost a load or much arithmetic. A `source` stands in slot 0 from the start: the
-    tile of a matrix product. `sums` are taken over rows.
+    tile of a matrix product. `sums` are taken over rows, `pieces` over parts of each.
     """
-    per_column = (*(s.value for s in element_stores), *(s.value for s in sums))
+    added = (*(s.value for s in sums), *(s.value for s in pieces))
+    per_column = (*(s.value for s in element_stores), *added)
     roots = (*per_column, *(s.value for s in row_stores), *reductions)
     levels = Levels.of(roots, domain.column.alone)
     found = [e for e in walk(roots) if isinstance(e, Reduced)]
@@ -84,15 +86,16 @@ def build_program(
             tuple(r for r in found if levels.level[r] == number + 1),
             tuple(s for s in element_stores if levels.level[s.value] == number),
             tuple(s for s in sums if levels.level[s.value] == number),
+            tuple(s for s in pieces if levels.level[s.value] == number),
         )
         for number in range(max(last, finals + 1))
     ]
     kept = _Keeping(levels, enabled=keep, source=source)
-    needs = [Phase(red, (), (), st, su).roots for red, st, su in planned]
+    needs = [Phase(red, (), (), st, su, pieces=pi).roots for red, st, su, pi in planned]
     choices = kept.choose(needs)
     phases = tuple(
-        Phase(red, reads, writes, st, su)
-        for (red, st, su), (reads, writes) in zip(planned, choices, strict=True)
+        Phase(red, reads, writes, st, su, pieces=pi)
+        for (red, st, su, pi), (reads, writes) in zip(planned, choices, strict=True)
     )
     return RowProgram(domain, phases, row_stores, slots=tuple(kept.slots))
 

@@ -44,6 +44,21 @@ def test_one_kernel_reads_what_both_sum() -> None:
     assert sum("x" in names for names in read) == 1
 
 
+def test_a_row_that_a_kernel_keeps_is_summed_at_once() -> None:
+    """What else runs over it takes pieces of it, but only where these are those of whole warps."""
+    for channels, height, is_whole in (
+        (4, 32, True),
+        (6, 32, False),
+        (4, 16, False),
+        (64, 64, False),
+    ):
+        found = sorted(
+            sums(pipeline.run(both_ways(value("x", "images", channels, height, height))))
+        )
+        split = [] if is_whole else [(2, 3)]
+        assert found == [(0, 2, 3), (1, 2, 3), (2, 3), *split]
+
+
 def test_other_sums_stay() -> None:
     same = graph(
         [X], apply("sum", X, dim=(0, 2, 3)), apply("sum", apply("mul", X, X), dim=(0, 2, 3))

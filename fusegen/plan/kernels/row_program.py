@@ -24,6 +24,15 @@ class ColumnSum:
 
 
 @dataclass(frozen=True)
+class PieceSum:
+    """Add `value` up over the columns that a warp's threads have of a row, which are those of one
+    piece of it or a part of one. `buffer` has one sum for each warp of each row."""
+
+    buffer: Buffer
+    value: Expression
+
+
+@dataclass(frozen=True)
 class Kept:
     """A value that one phase computes and later ones read: it stands in the row cache's `slot`."""
 
@@ -52,8 +61,9 @@ class Phase:
     """One pass over a row's columns.
 
     For each column it reads `reads` from the row cache, computes, writes `writes` to the cache and
-    `stores` to memory, adds to `sums`, and feeds `reductions`, whose results exist once the phase
-    has ended. With `powers`, the greatest is the only reduction, and their total a second result.
+    `stores` to memory, adds to `sums` and `pieces`, and feeds `reductions`, whose results exist
+    once the phase has ended. With `powers`, the greatest is the only reduction, and their total a
+    second result.
     """
 
     reductions: tuple[Reduced, ...]
@@ -62,6 +72,7 @@ class Phase:
     stores: tuple[Store, ...]
     sums: tuple[ColumnSum, ...] = ()
     powers: Powers | None = None
+    pieces: tuple[PieceSum, ...] = ()
 
     @property
     def results(self) -> tuple[Reduced, ...]:
@@ -72,7 +83,8 @@ class Phase:
     def roots(self) -> tuple[Expression, ...]:
         """What it computes for each column."""
         reduced = (reduction.operand for reduction in self.reductions)
-        return (*reduced, *(s.value for s in self.stores), *(s.value for s in self.sums))
+        added = (*(s.value for s in self.sums), *(s.value for s in self.pieces))
+        return (*reduced, *(s.value for s in self.stores), *added)
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,11 @@ class RowProgram:
         return tuple(s for phase in self.phases for s in phase.sums)
 
     @property
+    def pieces(self) -> tuple[PieceSum, ...]:
+        """The sums over pieces of rows, phase by phase."""
+        return tuple(s for phase in self.phases for s in phase.pieces)
+
+    @property
     def register_bytes(self) -> int:
         """The bytes that a thread holds for each column: what is kept, and its sums."""
         return self.kept_bytes + sum(s.buffer.dtype.itemsize for s in self.sums)
@@ -116,7 +133,8 @@ class RowProgram:
         """The buffers it fills."""
         stores = [s.buffer for phase in self.phases for s in phase.stores]
         stores += [s.buffer for s in self.row_stores]
-        return (*stores, *(s.buffer for s in self.states), *(s.buffer for s in self.sums))
+        left = (*(s.buffer for s in self.states), *(s.buffer for s in self.sums))
+        return (*stores, *left, *(s.buffer for s in self.pieces))
 
     @property
     def values(self) -> tuple[Expression, ...]:
@@ -124,6 +142,7 @@ class RowProgram:
         stores = [s.value for phase in self.phases for s in phase.stores]
         stores += [s.value for s in self.row_stores]
         stores += [s.value for s in self.sums]
+        stores += [s.value for s in self.pieces]
         return (*stores, *(r for phase in self.phases for r in phase.results))
 
     @property
@@ -133,4 +152,5 @@ class RowProgram:
         stored = [(s.value, s.buffer.dtype) for s in (*stores, *self.row_stores)]
         states = [(s.reduction, s.accumulator) for s in self.states]
         sums = [(s.value, DType.FLOAT32) for s in self.sums]
+        sums += [(s.value, DType.FLOAT32) for s in self.pieces]
         return tolerant((*stored, *states, *sums))

@@ -57,6 +57,8 @@ class RowForm:
     neighbouring blocks are a cluster. A thread handles `steps` vectors of neighbouring columns
     at once, in registers: its whole share of a row of at most `most_columns`, so that what one
     phase keeps for the next stays there. `is_exact` tells that every row fills all of them.
+    With `piece_lanes`, a row is in pieces of as many columns as so many threads handle, one after
+    the other; else all threads' first vectors lie side by side, then all second ones.
     Where rows are exact, with `by_shares` moments are taken of all that a thread has of a row at
     once. With `ahead` the grid has as many blocks or clusters as the device runs at once, and each
     works through its rows, which come ahead; only whole vectors of packed tensors can be copied so.
@@ -71,6 +73,7 @@ class RowForm:
     is_exact: bool = False
     ahead: Ahead | None = None
     by_shares: bool = False
+    piece_lanes: int | None = None
 
     @property
     def rows_a_block(self) -> int:

@@ -15,6 +15,7 @@ from fusegen.plan.strategies import (
     elementwise,
     empty,
     library,
+    piece_sums,
     product,
     rows,
 )
@@ -42,6 +43,7 @@ STRATEGIES = (
     Strategy("rows in one kernel, variances in one pass", rows.plan_one_pass),
     Strategy("rows split across blocks", rows.plan_split),
     Strategy("rows with sums over rows", column_sums.plan),
+    Strategy("rows with sums over their pieces", piece_sums.plan),
 )
 
 

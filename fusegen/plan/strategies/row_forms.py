@@ -154,14 +154,18 @@ class Layout:
         lanes = MOST_OUTER_LANES if self.is_outer else self._loop_lanes
         return (*ahead, *forms, replace(self, lanes=lanes).looping(streaming))
 
+    def comes_ahead(self, with_sums: bool) -> bool:
+        """Whether rows of that length should come ahead."""
+        widths = (SUMMING_AHEAD if with_sums else AHEAD).get(self._item_bytes, ())
+        is_among = self.is_fixed and any(self.columns in width for width in widths)
+        return is_among and self.device is not None
+
     def _ahead(
         self, keeping: RowProgram, one_pass: RowProgram | None, most: int
     ) -> tuple[RowForm, ...]:
         """The form in which rows come ahead, where it is worth it: with as few exchanges as can
         be, as nothing else is done in a multiprocessor meanwhile."""
-        widths = (SUMMING_AHEAD if keeping.sums else AHEAD).get(self._item_bytes, ())
-        is_among = self.is_fixed and any(self.columns in width for width in widths)
-        if self.device is None or not is_among:
+        if not self.comes_ahead(bool(keeping.sums)) or self.device is None:
             return ()
         rows = keeping.domain.rows.constant
         ways = self._summing_ahead_ways(most) if keeping.sums else self._ahead_ways(most)
