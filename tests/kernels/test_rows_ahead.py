@@ -78,10 +78,10 @@ CASES = (
     Case("layer norm", 131064, 4),
     Case("both kept", 30000, 2, tensors=2),
     Case("layer norm", 24576, 1),
-    Case("layer norm", 24576, 2, DType.FLOAT32),
-    Case("softmax", 50000, 4, DType.FLOAT32),
-    Case("rms norm", 32768, 2, DType.FLOAT32),
-    Case("joined first", 20000, 2, DType.FLOAT32, tensors=2),
+    Case("layer norm", 24576, 1, DType.FLOAT32),
+    Case("softmax", 50000, 2, DType.FLOAT32),
+    Case("rms norm", 32768, 1, DType.FLOAT32),
+    Case("joined first", 20000, 1, DType.FLOAT32, tensors=2),
 )
 
 
@@ -310,9 +310,8 @@ def test_what_all_rows_have_alike_is_read_once() -> None:
         return [load.buffer.name for load in resident], [load.buffer.name for load in shared]
 
     assert held("layer norm", 32768, DType.BFLOAT16) == (["weight"], ["bias"])
-    assert held("layer norm", 32768, DType.FLOAT32) == (["weight", "bias"], [])
-    assert held("rms norm", 32768, DType.BFLOAT16) == (["weight"], [])
-    assert held("layer norm", 262144, DType.FLOAT32) == ([], [])
+    assert held("layer norm", 32768, DType.FLOAT32) == ([], [])
+    assert held("rms norm", 32768, DType.BFLOAT16) == ([], [])  # one vector is not worth it
 
 
 def normed(width: int, dtype: DType = DType.BFLOAT16) -> Graph:
@@ -434,7 +433,7 @@ def test_rows_under_way_fit_into_shared_memory() -> None:
     for case, rows in (
         (CASES[3], 2),
         (Case("joined first", 32768, 1), 1),
-        (Case("softmax", 131072, 8, DType.FLOAT32), 2),
+        (Case("softmax", 131072, 4, DType.FLOAT32), 1),
         (Case("softmax", 262144, 8, DType.FLOAT32), 1),
     ):
         form = row_plan(planned(case.graph)).forms[0]
