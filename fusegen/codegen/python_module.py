@@ -193,6 +193,12 @@ def shown_name(node: Node) -> str:
     return node.operation.path or node.name or "input"
 
 
+def is_differentiable_buffer(node: Node) -> bool:
+    """Whether a tensor that an operator takes is a buffer of a kind that could have a gradient,
+    and has none here."""
+    return _role(node) is Role.BUFFER and node.dtype.is_float
+
+
 def _mode(name: str, mode: Mode) -> ModeText:
     suffix = "" if name == "inference" else f"_{name}"
     constant = f"_{name.upper()}"
@@ -231,9 +237,7 @@ def _mode(name: str, mode: Mode) -> ModeText:
         ),
         partial=_partial(mode.graph, tensors),
         buffers=tuple(
-            number
-            for number, node in enumerate(tensors)
-            if _role(node) is Role.BUFFER and node.dtype.is_float
+            number for number, node in enumerate(tensors) if is_differentiable_buffer(node)
         ),
         members=_members(f"_members{suffix}", tensors),
         visible=len(mode.graph.roots),

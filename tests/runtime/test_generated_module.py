@@ -209,6 +209,19 @@ def test_two_versions_in_one_process(chain: nn.Module) -> None:
     assert torch.equal(chain(inputs()), before)
 
 
+def test_a_buffer_that_became_a_parameter() -> None:
+    """Edited and loaded again: the kernels are the same, and what has a gradient is not."""
+    text = "model M:\n    input x: [n, 4]\n    w = {}([4], init=2.0)\n    return x * w\n"
+    x = inputs()[:, :4].requires_grad_()
+    for kind in ("Buffer", "Parameter", "Buffer"):
+        x.grad = None
+        module = load(text.format(kind))()
+        module(x).sum().backward()
+        assert torch.equal(x.grad, torch.full_like(x, 2.0))
+        for parameter in module.parameters():
+            assert torch.allclose(parameter.grad, x.detach().sum(dim=0), atol=1e-6)
+
+
 STRUCTURE = """\
 model Mlp(width):
     input x: [n, width]
