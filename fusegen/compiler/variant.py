@@ -35,13 +35,13 @@ COMMENT_WIDTH = 96
 @dataclass(frozen=True)
 class Variant:
     """The name of an operator and of its library (`mlp_float32`), its plan, and its sources: the
-    kernels, their binding, and the headers both include. The kernels are the same for parameters and
-    for `buffers`, which autograd has to tell apart."""
+    kernels, their binding, and the headers both include. The kernels are the same for parameters
+    and for `buffers`, which autograd has to tell apart."""
 
     name: str
     plan: ModulePlan
     sources: Mapping[str, str]
-    buffers: tuple[str, ...]
+    buffers: tuple[str, ...] = ()
 
     def request(
         self,

@@ -134,6 +134,39 @@ def test_a_parametrized_weight_is_the_computed_one(chain: nn.Module) -> None:
     )
 
 
+def test_a_wrapper_in_a_layers_place_is_refused(chain: nn.Module) -> None:
+    """One that has the layer's weight, but does more with its input."""
+
+    class Adapted(nn.Module):
+        def __init__(self, base: nn.Linear) -> None:
+            super().__init__()
+            self.base = base
+            self.up = nn.Linear(16, 24)
+
+        weight = property(lambda self: self.base.weight)
+        bias = property(lambda self: self.base.bias)
+
+    chain.linear = Adapted(chain.linear)
+    with pytest.raises(RuntimeError, match=r"^linear is a Adapted, but must be a Linear: "):
+        chain(inputs())
+
+
+def test_a_compiled_layer_gives_its_weight(chain: nn.Module) -> None:
+    expected = chain(inputs())
+    chain.linear = torch.compile(chain.linear)
+    assert torch.equal(chain(inputs()), expected)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_weights_that_nobody_has_filled_are_refused(chain: nn.Module, needed: bool) -> None:
+    """Beside a tensor on the meta device nothing is computed."""
+    chain.linear.to("meta")
+    refused = pytest.raises(RuntimeError, match=r"^linear\.weight is on meta, but x is on cpu")
+    with torch.set_grad_enabled(needed), refused:
+        chain(inputs())
+    assert chain.to("meta")(inputs().to("meta")).is_meta
+
+
 def test_functional_call_swaps_the_weights(chain: nn.Module) -> None:
     doubled = {name: 2 * tensor.detach() for name, tensor in chain.named_parameters()}
     y = torch.func.functional_call(chain, doubled, (inputs(),))
@@ -367,6 +400,28 @@ def test_batch_norm_of_one_value_is_refused_as_in_pytorch(norm_class: Any) -> No
     with pytest.raises(RuntimeError, match=r"^bn is in training, and needs more than one value"):
         module(torch.randn(1, 4, 1, 1))
     assert int(module.bn.num_batches_tracked) == 0
+
+
+def test_a_batch_norm_of_two_batches() -> None:
+    """Applied twice, to batches of different sizes: each has its own count."""
+    text = """\
+model Norm:
+    input x: [n, 4]
+    input y: [m, 4]
+    bn = BatchNorm1d(4, momentum=None)
+    return bn(x), bn(y)
+"""
+    ours, plain = load(text)(), nn.BatchNorm1d(4, momentum=None)
+    assert ours.bn.momentum is None
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    for first, second in ((x[:3], x[1:]), (x, x[:0]), (x[:0], x)):
+        for result, expected in zip(ours(first, second), map(plain, (first, second)), strict=True):
+            assert torch.allclose(result, expected, atol=1e-6)
+        for (name, a), b in zip(ours.bn.named_buffers(), plain.buffers(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6), name
+    for first, second in ((x[:1], x), (x, x[:1])):
+        with pytest.raises(RuntimeError, match="bn is in training, and needs more than one value"):
+            ours(first, second)
 
 
 def test_an_empty_batch_changes_no_statistics(norm_class: Any) -> None:
