@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -56,6 +59,7 @@ def test_state_dict_and_initial_values_are_those_of_the_plain_module(chain: nn.M
 def test_arguments(chain_class: Any) -> None:
     assert chain_class(8).linear.in_features == 8
     assert chain_class(width=8).linear.in_features == 8
+    assert type(chain_class(numpy.int64(8))) is type(chain_class(8))
     assert type(chain_class(8)) is type(chain_class(width=8))
     assert chain_class(dtype=torch.bfloat16).weight.dtype is torch.bfloat16
     assert chain_class(device="meta").weight.device.type == "meta"
@@ -68,6 +72,8 @@ def test_arguments(chain_class: Any) -> None:
         ((8,), {"width": 8}, "'width' of model 'Chain' is given twice"),
         ((), {"widht": 8}, "did you mean 'width'?"),
         ((), {"num_groups": 7}, "model.fuse:5:12: error: "),
+        (([8],), {}, "argument 'width' of model 'Chain' is a list"),
+        ((torch.tensor(8),), {}, "argument 'width' of model 'Chain' is a Tensor"),
     ],
 )
 def test_wrong_arguments(
@@ -76,6 +82,36 @@ def test_wrong_arguments(
     with pytest.raises(FusegenError) as raised:
         chain_class(*values, **keywords)
     assert message in str(raised.value)
+
+
+def test_a_class_with_open_arguments_is_not_derived_from(chain_class: Any) -> None:
+    """It has no forward; the classes of its modules have one."""
+    with pytest.raises(FusegenError, match="'Derived' cannot be derived from 'Chain'"):
+
+        class Derived(chain_class):
+            pass
+
+    class Doubled(type(chain_class())):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    module = Doubled()
+    assert torch.equal(module(inputs()), 2 * type(module).__base__.forward(module, inputs()))
+
+
+def test_texts_of_one_class_name_are_told_apart(chain_class: Any) -> None:
+    """What a traceback shows is the lines of the module that it went through."""
+    for width in (8, 12):
+        file = generated(chain_class(width)).__file__
+        assert f"nn.Linear({width}, 24" in "".join(linecache.getlines(file))
+
+
+def test_modules_made_in_several_threads() -> None:
+    made = load("model M(n):\n    input x: [n]\n    w = Parameter([n])\n    return x * w\n")
+    with ThreadPoolExecutor(8) as pool:
+        modules = list(pool.map(made, [2, 3] * 20))
+    assert [module.w.numel() for module in modules] == [2, 3] * 20
+    assert len(set(map(type, modules))) == 2
 
 
 @pytest.mark.parametrize(
