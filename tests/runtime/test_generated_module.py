@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -469,6 +470,21 @@ def test_an_empty_batch_changes_no_statistics(norm_class: Any) -> None:
     for (name, a), b in zip(ours.bn.named_buffers(), plain.bn.buffers(), strict=True):
         assert torch.equal(a, b), name
     assert ours.bn.running_var.eq(1).all() and int(ours.bn.num_batches_tracked) == 1
+
+
+def test_statistics_of_all_processes_are_refused(norm_class: Any, tmp_path: Path) -> None:
+    """A synchronised batch norm in the place of one, where there are processes to ask."""
+    x = torch.randn(2, 4, 3, 5, generator=torch.Generator().manual_seed(0))
+    module = nn.SyncBatchNorm.convert_sync_batchnorm(norm_class())
+    expected = module(x)
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with pytest.raises(RuntimeError, match=r"^a SyncBatchNorm takes the statistics of all"):
+            module(x)
+        assert module.eval()(x).shape == expected.shape
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_modes_of_layers_must_not_differ() -> None:
