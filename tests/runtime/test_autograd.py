@@ -149,6 +149,21 @@ def test_forward_mode_derivatives(target: Target, trained: bool) -> None:
 
 
 @TARGETS
+def test_forward_mode_derivatives_of_what_was_compiled_without(target: Target) -> None:
+    """The compiled call is made anew: its kernels would have dropped the tangent."""
+
+    def use(module: nn.Module) -> list[Tensor]:
+        module.requires_grad_(False)
+        compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+        y = compiled(inputs(1))
+        with forward_ad.dual_level():
+            dual = forward_ad.unpack_dual(compiled(forward_ad.make_dual(inputs(1), inputs(2))))
+            return [y, dual.primal, dual.tangent]
+
+    both(target, use)
+
+
+@TARGETS
 def test_several_consumers_and_accumulation(target: Target) -> None:
     """The result is used twice, an input twice, and gradients add up over two backwards."""
 
