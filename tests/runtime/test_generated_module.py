@@ -85,6 +85,28 @@ def test_wrong_arguments(
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("declaration", "dtype", "value"),
+    [
+        ("Parameter([4], init=1)", torch.float32, 1),
+        ("Buffer([4], init=-2)", torch.float32, -2),
+        ("Buffer([4], init=True)", torch.float32, 1),
+        ("Buffer([4], init=127, dtype=int8)", torch.int8, 127),
+        ("Buffer([4], init=1_000_000_000_000_000_001, dtype=int64)", torch.int64, 10**18 + 1),
+        ("Buffer([4], init=1, dtype=bool)", torch.bool, True),
+        ("Parameter([4], init=65504, dtype=float16)", torch.float16, 65504),
+        ("Buffer([4], init=-inf, dtype=bfloat16)", torch.bfloat16, float("-inf")),
+    ],
+)
+def test_numbers_that_tensors_start_with(declaration: str, dtype: Any, value: float) -> None:
+    """An integer without a dtype made a tensor of integers."""
+    text = f"model M:\n    input x: [n, 4]\n    w = {declaration}\n    return to(w, float32) + x\n"
+    for target in Target:
+        module = load(text, target)()
+        assert module.w.dtype is dtype and module.w.tolist() == [value] * 4
+        assert torch.equal(module(inputs()[:, :4]), module.w.float() + inputs()[:, :4])
+
+
 def test_a_class_with_open_arguments_is_not_derived_from(chain_class: Any) -> None:
     """It has no forward; the classes of its modules have one."""
     with pytest.raises(FusegenError, match="'Derived' cannot be derived from 'Chain'"):
