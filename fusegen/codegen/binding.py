@@ -97,15 +97,15 @@ def binding_source(
     operator: str,
     header: tuple[str, ...],
     shown: Mapping[str, str],
-    batches: Mapping[str, Integer],
+    batches: tuple[tuple[str, Integer], ...],
     needs: tuple[frozenset[int], ...] | None = None,
 ) -> str:
     """The binding of a plan as C++ text.
 
     `launchers` are those of the plan's `.cu` file; `operator` is the name to register in the
     namespace FUSEGEN_NAMESPACE; `header` is the comment, line by line; `shown` gives the user's
-    name for each argument's buffer (`gemm.weight` for `gemm_weight`); `batches` how many values
-    each channel of a batch norm in training has, by the layer's path.
+    name for each argument's buffer (`gemm.weight` for `gemm_weight`); `batches` are the graph's
+    `batch_counts`.
 
     With `needs`, which tells for each step the results that depend on it, the operator takes a last
     argument `wanted`, whose bits (see `wanted.py`) choose results: steps that none of these needs

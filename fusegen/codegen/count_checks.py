@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Graph, topological
@@ -28,23 +27,26 @@ class CountCheck:
     count: Integer
 
 
-def batch_counts(graph: Graph) -> dict[str, Integer]:
-    """How many values each channel of a batch norm in training has, by the layer's path."""
-    found = {}
+def batch_counts(graph: Graph) -> tuple[tuple[str, Integer], ...]:
+    """How many values each channel of a batch norm in training has, with the layer's path, for each
+    time that one is applied."""
+    found = []
     for update in graph.updates:
         node = update.mean
         while not isinstance(node.operation, Reduction):
             node = node.operands[0]
         sizes = node.operands[0].shape
-        found[update.path] = product(sizes[dim] for dim in node.attributes.integers("dims"))
-    return found
+        count = product(sizes[dim] for dim in node.attributes.integers("dims"))
+        found.append((update.path, count))
+    return tuple(found)
 
 
-def count_checks(plan: ModulePlan, batches: Mapping[str, Integer]) -> tuple[CountCheck, ...]:
-    """The checks that a plan needs; `batches` has how many values each channel of a batch norm in
-    training has, by the layer's path."""
+def count_checks(
+    plan: ModulePlan, batches: tuple[tuple[str, Integer], ...]
+) -> tuple[CountCheck, ...]:
+    """The checks that a plan needs; `batches` are the graph's `batch_counts`."""
     return (
-        *(CountCheck("batch", layer, count) for layer, count in batches.items()),
+        *(CountCheck("batch", layer, count) for layer, count in dict.fromkeys(batches)),
         *_extremes(plan.graph),
         *_windows(plan),
     )

@@ -64,4 +64,7 @@ def _tensor(layer: LayerInstance) -> str:
     factory = f"device=device, dtype={dtype}"
     if isinstance(init, str):
         return f"{INITIALISERS[init]}({literal(shape)}, {factory})"
-    return f"torch.full({literal(shape)}, {literal(init)}, {factory})"
+    assert isinstance(init, (int, float))
+    # An integer would make a tensor of integers where no dtype is given.
+    number = init if isinstance(own, DType) and not own.is_float else float(init)
+    return f"torch.full({literal(shape)}, {literal(number)}, {factory})"

@@ -61,13 +61,24 @@ class Libraries:
 
 
 @dataclass(frozen=True)
+class HolderText:
+    """A submodule that holds some of an operator's tensors: its path, and its class in
+    `torch.nn`."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True)
 class MembersText:
     """The function that gives the parameters and buffers that a mode's operator takes: where
-    `nn.Module` keeps each (`module._parameters["scale"]`), and the attribute (`module.scale`)."""
+    `nn.Module` keeps each (`module._parameters["scale"]`), and the attribute (`module.scale`).
+    Those that the module does not hold itself are those of `layers`."""
 
     function: str
     places: tuple[str, ...]
     attributes: tuple[str, ...]
+    layers: tuple[HolderText, ...]
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ class ModuleText:
     referenced: bool
     autocasts: bool
     drops: bool
+    has_layers: bool
     last_bit: int
     device: str
     libraries: Libraries | None
@@ -174,6 +186,7 @@ def module_source(
         referenced=not all(mode.gradients for mode in modes),
         autocasts=any(mode.autocasts for mode in modes),
         drops=training is not None and bool(training.graph.dropping),
+        has_layers=any(mode.members and mode.members.layers for mode in modes),
         last_bit=LAST_BIT,
         device=device,
         libraries=libraries,
@@ -191,6 +204,12 @@ def shown_name(node: Node) -> str:
     """The user's name for an input, parameter or buffer: its attribute path in the module."""
     assert isinstance(node.operation, Placeholder)
     return node.operation.path or node.name or "input"
+
+
+def is_differentiable_buffer(node: Node) -> bool:
+    """Whether a tensor that an operator takes is a buffer of a kind that could have a gradient,
+    and has none here."""
+    return _role(node) is Role.BUFFER and node.dtype.is_float
 
 
 def _mode(name: str, mode: Mode) -> ModeText:
@@ -231,11 +250,9 @@ def _mode(name: str, mode: Mode) -> ModeText:
         ),
         partial=_partial(mode.graph, tensors),
         buffers=tuple(
-            number
-            for number, node in enumerate(tensors)
-            if _role(node) is Role.BUFFER and node.dtype.is_float
+            number for number, node in enumerate(tensors) if is_differentiable_buffer(node)
         ),
-        members=_members(f"_members{suffix}", tensors),
+        members=_members(f"_members{suffix}", mode.graph, tensors),
         visible=len(mode.graph.roots),
         gradients=tuple(dict.fromkeys((*gradients.values(), *under.values()))),
         forms=tuple(
@@ -302,10 +319,10 @@ def _training(graph: Graph, mode: ModeText) -> TrainingText:
     updates: list[str] = []
     counts = batch_counts(graph)
     inputs = dict(zip(graph.inputs, _input_names(graph), strict=True))
-    for number, update in enumerate(graph.updates):
+    for number, (update, (_, count)) in enumerate(zip(graph.updates, counts, strict=True)):
         pair = f"mean_{number}", f"variance_{number}"
         statistics += pair
-        given = f"self.{update.path}", *pair, size_text(counts[update.path], inputs)
+        given = f"self.{update.path}", *pair, size_text(count, inputs)
         updates.append(f"_update_statistics({', '.join(given)})")
     paths = dict.fromkeys((*(update.path for update in graph.updates), *graph.dropping))
     return TrainingText(
@@ -326,13 +343,16 @@ def _arguments(graph: Graph, mode: ModeText) -> list[str]:
     return [*inputs, *members, *([f"_draw_seed({inputs[0]})"] if is_random else [])]
 
 
-def _members(function: str, tensors: tuple[Node, ...]) -> MembersText | None:
+def _members(function: str, graph: Graph, tensors: tuple[Node, ...]) -> MembersText | None:
     """How to get at those of an operator's tensors that the module holds, if there are any."""
     held = [node for node in tensors if _role(node) in (Role.PARAMETER, Role.BUFFER)]
     if not held:
         return None
     attributes = tuple(f"module.{shown_name(node)}" for node in held)
-    return MembersText(function, tuple(map(_place, held)), attributes)
+    kinds = {layer.path: layer.kind for layer in graph.layers}
+    owners = dict.fromkeys(shown_name(node).rpartition(".")[0] for node in held)
+    layers = tuple(HolderText(path, kinds.get(path, "Module")) for path in owners if path)
+    return MembersText(function, tuple(map(_place, held)), attributes, layers)
 
 
 def _place(node: Node) -> str:

@@ -64,7 +64,10 @@ def write_folder(
         *autocast_keys(chosen, under),
     )
     variants = [make_variant(chosen, key) for key in keys]
-    requests = [variant.request(target, chips) for variant in variants]
+    differentiated = _differentiated(chosen, inference_only)
+    requests = [
+        variant.request(target, chips, differentiated=differentiated) for variant in variants
+    ]
     namespaces = {request.name: namespace_of(request) for request in requests}
     libraries = _libraries(
         chosen, namespaces, target, dtypes, precisions, autocasts, inference_only
@@ -107,6 +110,16 @@ def _autocasts(
             "leave out --autocast; PyTorch's operations run there",
         )
     return found
+
+
+def _differentiated(chosen: Specialisation, inference_only: bool) -> str:
+    """What tells the folder's operators from those of a loaded module in the same process, where
+    gradients are computed in another way here: through PyTorch, or with one backward whatever
+    outputs are used."""
+    if inference_only:
+        return "by PyTorch"
+    several = len(chosen.graph(DType.FLOAT32, training=False).outputs) > 1
+    return "by one backward" if several else ""
 
 
 def _refuse_another_model(chosen: Specialisation, out: Path) -> None:

@@ -12,7 +12,7 @@ from fusegen import resources
 from fusegen.codegen.binding import binding_source
 from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.cuda import cuda_source
-from fusegen.codegen.python_module import shown_name
+from fusegen.codegen.python_module import is_differentiable_buffer, shown_name
 from fusegen.codegen.python_reference import reference_text
 from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan
 from fusegen.compiler.specialisation import Specialisation
@@ -35,17 +35,25 @@ COMMENT_WIDTH = 96
 @dataclass(frozen=True)
 class Variant:
     """The name of an operator and of its library (`mlp_float32`), its plan, and its sources: the
-    kernels, their binding, and the headers both include."""
+    kernels, their binding, and the headers both include. The kernels are the same for parameters
+    and for `buffers`, which autograd has to tell apart."""
 
     name: str
     plan: ModulePlan
     sources: Mapping[str, str]
+    buffers: tuple[str, ...] = ()
 
     def request(
-        self, target: Target, architectures: tuple[str, ...] = (), check: bool = False
+        self,
+        target: Target,
+        architectures: tuple[str, ...] = (),
+        check: bool = False,
+        differentiated: str = "",
     ) -> BuildRequest:
-        """What to build."""
-        return BuildRequest(self.name, self.sources, target, architectures, check)
+        """What to build; `differentiated` tells apart Python modules that differentiate the
+        operator in different ways."""
+        autograd = " ".join((*self.buffers, differentiated))
+        return BuildRequest(self.name, self.sources, target, architectures, check, autograd)
 
 
 def decomposed(chosen: Specialisation, dtype: DType, *, training: bool) -> Graph:
@@ -216,6 +224,7 @@ def graph_variant(
             f"{name}_binding.cpp": binding,
             **{f"include/{file}": text for file, text in resources.include_files().items()},
         },
+        tuple(map(shown_name, filter(is_differentiable_buffer, tensors))),
     )
 
 

@@ -106,7 +106,7 @@ def _too_many(callee: str, parameters: Sequence[str], count: int) -> str:
 
 def _converted(callee: str, parameter: Parameter, argument: Argument) -> Value:
     value = argument.value
-    if value is None and parameter.default is None:
+    if value is None and (parameter.default is None or parameter.or_none):
         return None
     if isinstance(value, str) and value in parameter.choices:
         return value

@@ -31,6 +31,24 @@ _SYNONYMS = {
     "view": "reshape",
 }
 
+# What of PyTorch is not here, and how it is written.
+_PHRASES = {
+    "AdaptiveAvgPool1d": "of size 1 it is mean(x, dim=2, keepdim=True)",
+    "AdaptiveAvgPool2d": "of size 1 it is mean(x, dim=(2, 3), keepdim=True)",
+    "AdaptiveAvgPool3d": "of size 1 it is mean(x, dim=(2, 3, 4), keepdim=True)",
+    "adaptive_avg_pool1d": "of size 1 it is mean(x, dim=2, keepdim=True)",
+    "adaptive_avg_pool2d": "of size 1 it is mean(x, dim=(2, 3), keepdim=True)",
+    "adaptive_avg_pool3d": "of size 1 it is mean(x, dim=(2, 3, 4), keepdim=True)",
+    "arange": "hand it in as an input, or declare a Buffer",
+    "cosine_similarity": "divide sum(x * y, dim=...) by norm(x, dim=...) * norm(y, dim=...)",
+    "masked_fill": "write where(mask, value, x)",
+    "normalize": "write x / maximum(norm(x, dim=..., keepdim=True), 1e-12)",
+    "ones": "a number takes the shape of what it meets",
+    "ones_like": "a number takes the shape of what it meets",
+    "zeros": "a number takes the shape of what it meets",
+    "zeros_like": "a number takes the shape of what it meets",
+}
+
 # Operations of PyTorch that are not here, though a name like theirs may be.
 _MISSING = frozenset(
     {
@@ -42,6 +60,7 @@ _MISSING = frozenset(
         "einsum",
         "embedding",
         "fmod",
+        "gather",
         "glu",
         "index_select",
         "inner",
@@ -83,6 +102,8 @@ def written_here(name: str, builtins: Collection[str]) -> str | None:
         return f"it is called '{_SYNONYMS[name]}' here"
     if name in ("Sequential", "ModuleList"):
         return "bind each layer to a name, and pipe: x |> first |> second"
+    if name in _PHRASES and name not in builtins:
+        return _PHRASES[name]
     if name in _MISSING and name not in builtins:
         return "PyTorch has it, fusegen does not: compute it outside of the model"
     return None

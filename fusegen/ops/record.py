@@ -46,13 +46,15 @@ REQUIRED = _Required.REQUIRED
 class Parameter:
     """One parameter of an operation or layer: PyTorch's name, kind and default for it.
 
-    `choices` lists the allowed values of a TEXT parameter.
+    `choices` lists the allowed values of a TEXT parameter; `or_none` that None is allowed, as it is
+    where it is the default.
     """
 
     name: str
     kind: ParameterKind
     default: AttributeValue | _Required = REQUIRED
     choices: tuple[str, ...] = ()
+    or_none: bool = False
 
 
 class OperationError(Exception):

@@ -29,6 +29,7 @@ class BuildRequest:
         lie under `include/`, which is on the include path.
     architectures: the GPUs to build for, such as `sm_90a`; at least one for CUDA, none to emulate.
     check: compile the kernels with the emulator's checker; only to emulate.
+    autograd: what the Python module tells autograd of the operators and the sources do not say.
 
     Raises FusegenError for an architecture that is not one, ValueError for other contradictions.
     """
@@ -38,6 +39,7 @@ class BuildRequest:
     target: Target
     architectures: tuple[str, ...] = ()
     check: bool = False
+    autograd: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
@@ -71,6 +73,7 @@ def content_digest(request: BuildRequest) -> str:
         "target": request.target.value,
         "architectures": request.architectures,
         "check": request.check,
+        "autograd": request.autograd,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -79,6 +82,7 @@ def namespace_of(request: BuildRequest) -> str:
     """The namespace under torch.ops in which the built module registers its operators.
 
     It follows from the request alone: different sources never clash in one process, and whoever
-    finds the namespace taken may use the operators in it, for they are the same.
+    finds the namespace taken may use the operators in it, for they are the same, and so is what
+    autograd knows of them.
     """
     return f"fusegen_{content_digest(request)[:12]}"

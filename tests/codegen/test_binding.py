@@ -173,7 +173,7 @@ def test_sizes_are_decided_before_sums_of_them_are_checked() -> None:
     assert plan.arguments[0].name == "gradient_of_y"
     kernels = cuda_source(plan, ("m.",))
     shown = {buffer.name: buffer.name for buffer in plan.arguments}
-    text = binding_source(plan, kernels.launchers, "m", ("m.",), shown, {})
+    text = binding_source(plan, kernels.launchers, "m", ("m.",), shown, ())
     checks = re.findall(r'check_tensor\("(\w+)".*ScalarType::Float, (.*)\);', text)
     names = [name for name, _ in checks]
     assert names.index("x") < names.index("gradient_of_y")

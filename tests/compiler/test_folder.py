@@ -251,3 +251,31 @@ def test_folder_for_inference_only(model: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", INFERENCE], cwd=out, env=environment, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
+
+
+BRANCHES = """\
+model Branches:
+    input x: [n]
+    return 2 * x, sqrt(x)
+"""
+USE_BOTH = """
+import branches, fusegen, torch
+for model in (branches.Branches, fusegen.load("../branches.fuse", target="emulate")):
+    x = torch.zeros(2, requires_grad=True)
+    first, _ = model()(x)
+    first.sum().backward()
+    kernels = model.with_arguments({}) if hasattr(model, "with_arguments") else model
+    print(x.grad.tolist(), bool(kernels.forward.__globals__.get("_DERIVED")))
+"""
+
+
+@pytest.mark.parametrize("inference_only", [False, True])
+def test_a_folders_module_beside_a_loaded_one(inference_only: bool, tmp_path: Path) -> None:
+    """In one process: the kernels are the same, and gradients of unused outputs are not."""
+    model, out = tmp_path / "branches.fuse", tmp_path / "out"
+    model.write_text(BRANCHES)
+    fusegen.compile(model, out, target="emulate", inference_only=inference_only)
+    command = [sys.executable, "-c", USE_BOTH]
+    answer = subprocess.run(command, cwd=out, capture_output=True, text=True)
+    of_the_folder = "[2.0, 2.0] False" if inference_only else "[nan, nan] True"
+    assert answer.stdout == f"{of_the_folder}\n[2.0, 2.0] True\n", answer.stderr

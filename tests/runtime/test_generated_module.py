@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -56,6 +60,7 @@ def test_state_dict_and_initial_values_are_those_of_the_plain_module(chain: nn.M
 def test_arguments(chain_class: Any) -> None:
     assert chain_class(8).linear.in_features == 8
     assert chain_class(width=8).linear.in_features == 8
+    assert type(chain_class(numpy.int64(8))) is type(chain_class(8))
     assert type(chain_class(8)) is type(chain_class(width=8))
     assert chain_class(dtype=torch.bfloat16).weight.dtype is torch.bfloat16
     assert chain_class(device="meta").weight.device.type == "meta"
@@ -68,6 +73,8 @@ def test_arguments(chain_class: Any) -> None:
         ((8,), {"width": 8}, "'width' of model 'Chain' is given twice"),
         ((), {"widht": 8}, "did you mean 'width'?"),
         ((), {"num_groups": 7}, "model.fuse:5:12: error: "),
+        (([8],), {}, "argument 'width' of model 'Chain' is a list"),
+        ((torch.tensor(8),), {}, "argument 'width' of model 'Chain' is a Tensor"),
     ],
 )
 def test_wrong_arguments(
@@ -76,6 +83,58 @@ def test_wrong_arguments(
     with pytest.raises(FusegenError) as raised:
         chain_class(*values, **keywords)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "dtype", "value"),
+    [
+        ("Parameter([4], init=1)", torch.float32, 1),
+        ("Buffer([4], init=-2)", torch.float32, -2),
+        ("Buffer([4], init=True)", torch.float32, 1),
+        ("Buffer([4], init=127, dtype=int8)", torch.int8, 127),
+        ("Buffer([4], init=1_000_000_000_000_000_001, dtype=int64)", torch.int64, 10**18 + 1),
+        ("Buffer([4], init=1, dtype=bool)", torch.bool, True),
+        ("Parameter([4], init=65504, dtype=float16)", torch.float16, 65504),
+        ("Buffer([4], init=-inf, dtype=bfloat16)", torch.bfloat16, float("-inf")),
+    ],
+)
+def test_numbers_that_tensors_start_with(declaration: str, dtype: Any, value: float) -> None:
+    """An integer without a dtype made a tensor of integers."""
+    text = f"model M:\n    input x: [n, 4]\n    w = {declaration}\n    return to(w, float32) + x\n"
+    for target in Target:
+        module = load(text, target)()
+        assert module.w.dtype is dtype and module.w.tolist() == [value] * 4
+        assert torch.equal(module(inputs()[:, :4]), module.w.float() + inputs()[:, :4])
+
+
+def test_a_class_with_open_arguments_is_not_derived_from(chain_class: Any) -> None:
+    """It has no forward; the classes of its modules have one."""
+    with pytest.raises(FusegenError, match="'Derived' cannot be derived from 'Chain'"):
+
+        class Derived(chain_class):
+            pass
+
+    class Doubled(type(chain_class())):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    module = Doubled()
+    assert torch.equal(module(inputs()), 2 * type(module).__base__.forward(module, inputs()))
+
+
+def test_texts_of_one_class_name_are_told_apart(chain_class: Any) -> None:
+    """What a traceback shows is the lines of the module that it went through."""
+    for width in (8, 12):
+        file = generated(chain_class(width)).__file__
+        assert f"nn.Linear({width}, 24" in "".join(linecache.getlines(file))
+
+
+def test_modules_made_in_several_threads() -> None:
+    made = load("model M(n):\n    input x: [n]\n    w = Parameter([n])\n    return x * w\n")
+    with ThreadPoolExecutor(8) as pool:
+        modules = list(pool.map(made, [2, 3] * 20))
+    assert [module.w.numel() for module in modules] == [2, 3] * 20
+    assert len(set(map(type, modules))) == 2
 
 
 @pytest.mark.parametrize(
@@ -132,6 +191,39 @@ def test_a_parametrized_weight_is_the_computed_one(chain: nn.Module) -> None:
     assert torch.allclose(
         chain.get_parameter(original).grad, plain.get_parameter(original).grad, rtol=0, atol=1e-4
     )
+
+
+def test_a_wrapper_in_a_layers_place_is_refused(chain: nn.Module) -> None:
+    """One that has the layer's weight, but does more with its input."""
+
+    class Adapted(nn.Module):
+        def __init__(self, base: nn.Linear) -> None:
+            super().__init__()
+            self.base = base
+            self.up = nn.Linear(16, 24)
+
+        weight = property(lambda self: self.base.weight)
+        bias = property(lambda self: self.base.bias)
+
+    chain.linear = Adapted(chain.linear)
+    with pytest.raises(RuntimeError, match=r"^linear is a Adapted, but must be a Linear: "):
+        chain(inputs())
+
+
+def test_a_compiled_layer_gives_its_weight(chain: nn.Module) -> None:
+    expected = chain(inputs())
+    chain.linear = torch.compile(chain.linear)
+    assert torch.equal(chain(inputs()), expected)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_weights_that_nobody_has_filled_are_refused(chain: nn.Module, needed: bool) -> None:
+    """Beside a tensor on the meta device nothing is computed."""
+    chain.linear.to("meta")
+    refused = pytest.raises(RuntimeError, match=r"^linear\.weight is on meta, but x is on cpu")
+    with torch.set_grad_enabled(needed), refused:
+        chain(inputs())
+    assert chain.to("meta")(inputs().to("meta")).is_meta
 
 
 def test_functional_call_swaps_the_weights(chain: nn.Module) -> None:
@@ -207,6 +299,19 @@ def test_two_versions_in_one_process(chain: nn.Module) -> None:
     assert units(after, reference(edited, inputs())) <= TOLERANCE
     assert not torch.equal(before, after)
     assert torch.equal(chain(inputs()), before)
+
+
+def test_a_buffer_that_became_a_parameter() -> None:
+    """Edited and loaded again: the kernels are the same, and what has a gradient is not."""
+    text = "model M:\n    input x: [n, 4]\n    w = {}([4], init=2.0)\n    return x * w\n"
+    x = inputs()[:, :4].requires_grad_()
+    for kind in ("Buffer", "Parameter", "Buffer"):
+        x.grad = None
+        module = load(text.format(kind))()
+        module(x).sum().backward()
+        assert torch.equal(x.grad, torch.full_like(x, 2.0))
+        for parameter in module.parameters():
+            assert torch.allclose(parameter.grad, x.detach().sum(dim=0), atol=1e-6)
 
 
 STRUCTURE = """\
@@ -356,6 +461,28 @@ def test_batch_norm_of_one_value_is_refused_as_in_pytorch(norm_class: Any) -> No
     assert int(module.bn.num_batches_tracked) == 0
 
 
+def test_a_batch_norm_of_two_batches() -> None:
+    """Applied twice, to batches of different sizes: each has its own count."""
+    text = """\
+model Norm:
+    input x: [n, 4]
+    input y: [m, 4]
+    bn = BatchNorm1d(4, momentum=None)
+    return bn(x), bn(y)
+"""
+    ours, plain = load(text)(), nn.BatchNorm1d(4, momentum=None)
+    assert ours.bn.momentum is None
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    for first, second in ((x[:3], x[1:]), (x, x[:0]), (x[:0], x)):
+        for result, expected in zip(ours(first, second), map(plain, (first, second)), strict=True):
+            assert torch.allclose(result, expected, atol=1e-6)
+        for (name, a), b in zip(ours.bn.named_buffers(), plain.buffers(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6), name
+    for first, second in ((x[:1], x), (x, x[:1])):
+        with pytest.raises(RuntimeError, match="bn is in training, and needs more than one value"):
+            ours(first, second)
+
+
 def test_an_empty_batch_changes_no_statistics(norm_class: Any) -> None:
     ours, plain = norm_class(), PlainNorm()
     x = torch.randn(0, 4, 3, 5, requires_grad=True)
@@ -365,6 +492,21 @@ def test_an_empty_batch_changes_no_statistics(norm_class: Any) -> None:
     for (name, a), b in zip(ours.bn.named_buffers(), plain.bn.buffers(), strict=True):
         assert torch.equal(a, b), name
     assert ours.bn.running_var.eq(1).all() and int(ours.bn.num_batches_tracked) == 1
+
+
+def test_statistics_of_all_processes_are_refused(norm_class: Any, tmp_path: Path) -> None:
+    """A synchronised batch norm in the place of one, where there are processes to ask."""
+    x = torch.randn(2, 4, 3, 5, generator=torch.Generator().manual_seed(0))
+    module = nn.SyncBatchNorm.convert_sync_batchnorm(norm_class())
+    expected = module(x)
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with pytest.raises(RuntimeError, match=r"^a SyncBatchNorm takes the statistics of all"):
+            module(x)
+        assert module.eval()(x).shape == expected.shape
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_modes_of_layers_must_not_differ() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrizations, parametrize, prune
 
 from fusegen.runtime.request import Target
 from tests.runtime.plain import PlainChain, closeness, inputs, pair
@@ -112,6 +112,33 @@ def test_other_dtypes(target: Target, dtype: torch.dtype) -> None:
         scale = truth.abs().max() * torch.finfo(dtype).eps
         eager = (b.double() - truth).abs().max() / scale
         assert (a.double() - truth).abs().max() / scale <= 2 * eager + 4
+
+
+@TARGETS
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+def test_weights_that_a_layers_hook_computes(target: Target, compiled: bool) -> None:
+    """Pruning, and the norms before there were parametrizations: nothing calls the layer."""
+
+    def use(module: nn.Module) -> list[Tensor]:
+        torch.manual_seed(3)
+        prune.random_unstructured(module.linear, "weight", 0.5)
+        nn.utils.weight_norm(module.linear, "bias")
+        prune.random_unstructured(module, "weight", 0.5)
+        called = torch.compile(module, backend="aot_eager", fullgraph=True) if compiled else module
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        found = []
+        for step in range(3):
+            y = called(inputs(step))
+            optimizer.zero_grad()
+            y.square().mean().backward()
+            optimizer.step()
+            found.append(y.detach())
+        return [*found, *(p.detach() for _, p in sorted(module.named_parameters()))]
+
+    ours, plain = pair(target)
+    for a, b in zip(use(ours), use(plain), strict=True):
+        assert closeness(a, b) <= 3 * TOLERANCE
 
 
 @TARGETS

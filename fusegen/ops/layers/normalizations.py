@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Node
 from fusegen.ir.integers import Integer
@@ -13,6 +15,7 @@ from fusegen.ops.parameters import flag, floating, integer, sizes
 from fusegen.ops.record import Layer, LayerTensor, OperationError
 
 _EPS = floating("eps", 1e-5)
+_MOMENTUM = replace(floating("momentum", 0.1), or_none=True)  # None: the mean over all batches
 
 
 def _affine(shape: tuple[int, ...], wanted: bool, bias: bool = True) -> tuple[LayerTensor, ...]:
@@ -141,7 +144,7 @@ def _instance_norm(rank: int) -> Layer:
         (
             integer("num_features"),
             _EPS,
-            floating("momentum", 0.1),
+            _MOMENTUM,
             flag("affine"),
             flag("track_running_stats"),
         ),
@@ -185,7 +188,7 @@ def _batch_norm(rank: int) -> Layer:
         (
             integer("num_features"),
             _EPS,
-            floating("momentum", 0.1),
+            _MOMENTUM,
             flag("affine", True),
             flag("track_running_stats", True),
         ),
