@@ -45,8 +45,8 @@ SUMMING_AHEAD: Mapping[int, tuple[range, ...]] = {
     4: (range(1025, 131073),),
 }
 # Blocks of so many threads, or clusters of those, take rows that come ahead. A thread keeps so many
-# columns: with half of 32 bits there is room for two rows, but clusters are twice as large, and most
-# chains slower (docs/notes/memory-bound.md).
+# columns: half as many of 32 bits leave room for two rows, but make clusters twice as large, and
+# most chains slower (docs/notes/memory-bound.md).
 AHEAD_THREADS = 1024
 AHEAD_COLUMNS: Mapping[int, int] = {2: 32, 4: 32}
 # The least columns that each thread may keep.
