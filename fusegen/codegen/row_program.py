@@ -243,13 +243,12 @@ class _Writer:
         state, start = names.fresh("powers"), names.fresh("start")
         type = f"ShiftedSum<{dtype}, {'true' if is_near else 'false'}>"
         (result,) = greatest.results
-        by_own = next(e for e in walk((powers.power,)) if isinstance(e, Reduced))
         element = Statements(
             names,
             loop.scope.symbols,
             self.load,
             self.load,
-            {powers.source.value: self.how.slots.read(powers.source, loop), by_own: start},
+            {powers.source.value: self.how.slots.read(powers.source, loop), powers.greatest: start},
             tolerant=self.tolerant,
         )
         power = element.value(powers.power)

@@ -54,7 +54,7 @@ def _powers(first: Phase, second: Phase) -> Powers | None:
     if not (is_all and is_kept and source and _is_shifted(power, greatest)):
         return None
     kept: Kept | None = next(iter(second.writes), None)
-    return Powers(power, total, source[0], kept)
+    return Powers(greatest, power, total, source[0], kept)
 
 
 def _is_shifted(power: Expression, greatest: Reduced) -> bool:

@@ -248,6 +248,24 @@ def test_one_exchange_gives_the_greatest_and_the_sum(which: int) -> None:
         assert bool(((actual.double().nan_to_num() - finite).abs() <= lost + least).all())
 
 
+def test_a_softmax_of_what_needs_statistics() -> None:
+    """The greatest of the row is not the only thing that is reduced of it."""
+    width = 16392
+    x = value("x", "n", width)
+    hidden = apply("layer_norm", x, normalized_shape=(width,))
+    model = graph(
+        [x], apply("softmax", hidden, dim=-1), apply("amax", hidden, dim=(-1,)), name="Both"
+    )
+    (kernels,) = link([planned(model)], check=True)
+    form = row_plan(kernels.plan).forms[0]
+    assert form.ahead and any(phase.powers for phase in form.program.phases)
+    drawn = drawn_like(model, 3)
+    actual = kernels(drawn, check=True)
+    wide = torch.nn.functional.layer_norm(drawn.double(), (width,))
+    for made, expected in zip(actual, (wide.softmax(1), wide.amax(1)), strict=True):
+        torch.testing.assert_close(made.double(), expected, rtol=2e-6, atol=0)
+
+
 def test_a_log_softmax_keeps_its_values() -> None:
     model = softmax_of(16392, DType.BFLOAT16, log=True)
     (kernels,) = link([planned(model)], check=True)

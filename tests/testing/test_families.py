@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fusegen.compiler.variant import variant_keys
+from fusegen.compiler.variant import make_variant, variant_keys
 from fusegen.ir.dtypes import DType
 from fusegen.passes import pipeline
 from fusegen.plan.kernels.convolution import ConvolutionPlan
@@ -19,7 +19,7 @@ from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
 from fusegen.plan.tensor_cores import STAGES
-from fusegen.testing.families import FAMILIES
+from fusegen.testing.families import FAMILIES, Family
 
 
 def kinds(step: Step) -> Iterator[object]:
@@ -60,6 +60,13 @@ def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     forms = {"tensor_cores", "skinny", "mma", "split", *sorted(STAGES)[1:]}
     rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
     assert seen >= plans | epilogues | forms | rows
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_their_text_can_be_written(family: Family) -> None:
+    chosen = family.subject("emulate").chosen
+    for key in variant_keys(chosen, [DType.FLOAT32, DType.BFLOAT16], [Precision.HIGHEST]):
+        assert make_variant(chosen, key).sources
 
 
 def test_names_are_distinct() -> None:

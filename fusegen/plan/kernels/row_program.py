@@ -42,7 +42,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Powers:
-    """The exponentials `power` of the distances of `value` from the row's greatest, and their
+    """The exponentials `power` of the distances of values from the row's `greatest`, and their
     `total`, where one exchange between threads gives both.
 
     Each thread takes the distances from the greatest of its own values, which stand in the cache at
@@ -50,6 +50,7 @@ class Powers:
     has once it knows the row's greatest, they are those of the row.
     """
 
+    greatest: Reduced
     power: Expression
     total: Reduced
     source: Kept
