@@ -2,10 +2,13 @@
 
 An element may be as far from the float64 result as rounding errors anywhere in the graph can move
 it (`perturbed`), times a factor, and two units in the last place of its own type more; or as near
-to eager mode's result, which overflow or underflow on the way can lead elsewhere. Where a result is
-NaN or infinite, it must be so exactly, or in eager mode, or under one of the perturbations; but
-where an element may be so far off that it leaves the range of its type, it may be infinite. Where
-a sum may overflow on the way, a perturbed result is NaN and the exact one is not: anything goes.
+to eager mode's result, which overflow or underflow on the way can lead elsewhere. What seems wrong
+is looked at again: where a value decides, as by a comparison or a remainder, a few samples may all
+fall on one side of it, so it may be as near to one of many more that lies beyond the bound itself.
+Where a result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
+perturbations; but where an element may be so far off that it leaves the range of its type, it may
+be infinite. Where a sum may overflow on the way, a perturbed result is NaN and the exact one is
+not: anything goes.
 """
 
 from __future__ import annotations
@@ -23,8 +26,7 @@ from fusegen.testing.interpreter import Sizes, exact, perturbed
 from fusegen.testing.rounding import Precision
 
 SAMPLES = 8
-# Times as many for what seems wrong: where a value decides, as by a comparison or a remainder, a
-# few samples may all fall on one side of it.
+# Times as many for what seems wrong.
 SECOND_LOOK = 8
 # A fused kernel keeps values of a 16-bit type in registers, and rounds only those that it stores:
 # so do some more samples. What is computed from a value and from its rounding then differs.
@@ -39,13 +41,15 @@ class Bound:
     """What an output may be: within `allowed` of `exact` (float64, elementwise) or of `eager`, or
     special where eager mode or one of `samples` (in the output's dtype) is in the same way. Indices
     of an extreme may be those of any of the `candidates` for it. Truth values and integers may be
-    anything where they are `lost`, made of sums that may overflow."""
+    anything where they are `lost`, made of sums that may overflow. The samples of a second look are
+    `further` ones, in float64."""
 
     name: str
     exact: Tensor
     allowed: Tensor
     eager: Tensor
     samples: tuple[Tensor, ...]
+    further: tuple[Tensor, ...] = ()
     candidates: Tensor | None = None
     lost: Tensor | None = None
 
@@ -59,7 +63,12 @@ class Bound:
                 agrees |= are_among(actual, self.candidates)
             return ~agrees if self.lost is None else ~(agrees | self.lost)
         expected = self.exact.to(actual.dtype)
-        right = self._reaches(self.exact, actual) | self._reaches(self.eager.double(), actual)
+        right = torch.zeros_like(actual, dtype=torch.bool)
+        for centre in (self.exact, self.eager.double()):
+            right |= self._reaches(centre, actual)
+        for centre in self.further:
+            decided = (centre - self.exact).abs() > self.allowed
+            right |= decided & self._reaches(centre, actual)
         for alternative in (expected, self.eager, *self.samples):
             special = ~alternative.isfinite()
             right |= special & _same(actual, alternative)
@@ -107,9 +116,11 @@ def bounds(
         for seed, kind in enumerate(precisions(graph, precision, looks))
     ]
     samples = [roots for roots, _ in drawn]
+    usual = len(precisions(graph, precision))
     found = []
     for i, output in enumerate(graph.outputs):
-        bound = bound_of(output.name, truth[i], [sample[i] for sample in samples], eager[i])
+        moved = [sample[i] for sample in samples]
+        bound = bound_of(output.name, truth[i], moved, eager[i], usual)
         ranked = ranked_by(output.node)
         if ranked is not None:
             of_ranked = replace(graph, outputs=(Output("ranked", ranked),), updates=(), saved=())
@@ -139,10 +150,14 @@ def bound_of(
     expected: Tensor,
     moved: Sequence[Tensor],
     eager: Tensor,
+    usual: int | None = None,
 ) -> Bound:
     """The bound for a value by its float64 result, what errors on the way make of that, and
-    PyTorch's result in the value's own dtype."""
+    PyTorch's result in the value's own dtype. The first, `usual` ones of what was moved tell how
+    far errors reach, the others are those of a second look."""
     cast = tuple(m.to(eager.dtype) for m in moved)
+    usual = len(moved) if usual is None else usual
+    moved, further = moved[:usual], tuple(moved[usual:])
     if not eager.is_floating_point():
         return Bound(name, expected, expected, eager, (expected, *cast))
     spread = torch.zeros_like(expected)
@@ -157,7 +172,7 @@ def bound_of(
     allowed = SPREAD_FACTOR * spread + UNITS_IN_LAST_PLACE * _last_place(expected, eager.dtype)
     # Not known from the samples, all of which are infinite; but less than half the range is no end.
     allowed = torch.where(overflown, allowed.clamp(max=expected.abs() - greatest / 2), allowed)
-    return Bound(name, expected, allowed, eager, cast)
+    return Bound(name, expected, allowed, eager, cast[:usual], further)
 
 
 def _last_place(value: Tensor, dtype: torch.dtype) -> Tensor:

@@ -59,9 +59,14 @@ def gradient_bounds(
         _perturbed(found, tensors, upstream, sizes, kind, seed)
         for seed, kind in enumerate(precisions(found.forward, precision, looks))
     ]
+    usual = len(precisions(found.forward, precision))
     return {
         target: bound_of(
-            _name(found, target), truth[target].value, [s[target] for s in samples], eager[target]
+            _name(found, target),
+            truth[target].value,
+            [s[target] for s in samples],
+            eager[target],
+            usual,
         )
         for target in found.targets
         if target in eager

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
-from fusegen.ops.pointwise.activations import TANHSHRINK
+from fusegen.ops.pointwise.activations import GELU, TANHSHRINK
 from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import (
     Concatenation,
@@ -32,6 +32,8 @@ from fusegen.ops.record import (
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
 FUNCTION_UNITS = 4.0
+# Below minus this gelu is 0 in every type.
+GELU_TAIL = 40.0
 # How far a mean of equal elements may be off, in unit roundoffs.
 MEAN_UNITS = 4.0
 
@@ -91,8 +93,11 @@ def rounding_error(
             stored = stored + _lost_on_the_way(node) * _greatest(value, operands)
         if operation is TANHSHRINK:  # x - tanh(x) cancels, in eager mode as well
             return stored + FUNCTION_UNITS * inner * operands[0].abs()
+        size = FUNCTION_UNITS * inner * value.abs()
+        if operation is GELU:  # whose left tail is an exponential of the square, conditioned so
+            size = size * (1 + operands[0].clamp(-GELU_TAIL, 0).square())
         # What underflows in float64 does so in narrower types, too.
-        return torch.where(value == 0, 0.0, stored + FUNCTION_UNITS * inner * value.abs())
+        return torch.where(value == 0, 0.0, stored + size)
     if isinstance(operation, Reduction):
         rule = _REDUCTIONS.get(operation.monoid)
         if rule is None:
@@ -107,8 +112,11 @@ def rounding_error(
         elif "conv" in operation.name:
             terms = _terms_of_convolution(operation, operands)
             relative = _walk(node, terms, precision.convolution)
-            if not precision.unbounded:  # the library may take subnormal numbers for zero
-                stored = stored + terms * _tiny(node.dtype.compute)
+            if (
+                not precision.unbounded
+            ):  # the library's takes subnormal numbers for zero, in torch 2.11
+                times = max([1.0, *(float(_finite(o).max()) for o in operands if o.numel())])
+                stored = stored + terms * times * _tiny(node.dtype.compute)
         else:
             relative = FUNCTION_UNITS * inner
         return torch.where(magnitudes == 0, 0.0, stored + relative * magnitudes)
@@ -142,13 +150,17 @@ def _terms_of_convolution(operation: LibraryCall, operands: Sequence[Tensor]) ->
     return max(weight[0].numel(), weight[:, 0].numel())
 
 
+def _finite(operand: Tensor) -> Tensor:
+    """The magnitudes of what is finite, and 0."""
+    return torch.where(operand.isfinite(), operand.abs(), 0.0)
+
+
 def _greatest(value: Tensor, operands: Sequence[Tensor]) -> Tensor:
     """The greatest finite magnitude among the operands of each element."""
     found = torch.zeros_like(value)
     for operand in operands:
         if operand.is_floating_point():
-            magnitude = torch.where(operand.isfinite(), operand.abs(), 0.0)
-            found = torch.maximum(found, magnitude)
+            found = torch.maximum(found, _finite(operand))
     return found
 
 
@@ -163,8 +175,7 @@ def overflows(
         if operation.monoid is Monoid.MOMENTS:
             return value > greatest
         if operation.monoid in (Monoid.SUM, Monoid.MEAN):
-            finite = torch.where(operands[0].isfinite(), operands[0].abs(), 0.0)
-            lost = _over(node, finite, torch.sum) > greatest
+            lost = _over(node, _finite(operands[0]), torch.sum) > greatest
             # Of one infinity, as the mean by deviations from a mean is NaN.
             return lost | value.isinf() if operation.monoid is Monoid.MEAN else lost
         if operation.monoid is Monoid.PRODUCT:

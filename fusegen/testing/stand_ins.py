@@ -18,6 +18,8 @@ from fusegen.ops.pointwise.activations import (
     GELU,
     HARDSHRINK,
     HARDSIGMOID,
+    HARDTANH,
+    SIGMOID,
     SOFTSHRINK,
     SOFTSIGN,
     TANHSHRINK,
@@ -36,6 +38,13 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
             return _gelu_by_tanh(x)
         made: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
         return made
+    if node.operation is SIGMOID:
+        logistic: Tensor = _Sigmoid.apply(x)  # type: ignore[no-untyped-call]
+        return logistic
+    if node.operation is HARDTANH:
+        lowest, highest = (node.attributes.number(name) for name in ("min_val", "max_val"))
+        held: Tensor = _Held.apply(x, lowest, highest)  # type: ignore[no-untyped-call]
+        return held
     if node.operation is TANHSHRINK:
         curved: Tensor = _Tanhshrink.apply(x)  # type: ignore[no-untyped-call]
         return curved
@@ -146,6 +155,36 @@ class _Gelu(torch.autograd.Function):
 def _gelu_by_tanh(x: Tensor) -> Tensor:
     """PyTorch's 1 + tanh loses its digits in the left tail, also in float64."""
     return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+
+
+class _Sigmoid(torch.autograd.Function):
+    """PyTorch's 1 / (1 + exp(-x)) is 0 where the exponential overflows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        small = torch.exp(-x.abs())
+        ctx.save_for_backward(small)
+        return torch.where(x < 0, small, 1.0) / (1 + small)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (small,) = ctx.saved_tensors
+        result: Tensor = gradient * (small / (1 + small).square())
+        return result
+
+
+class _Held(torch.autograd.Function):
+    """Gradients pass at NaN as on a GPU; on the CPU some do and some do not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lowest: float, highest: float) -> Tensor:
+        ctx.save_for_backward((x <= lowest) | (x >= highest))
+        return x.clamp(lowest, highest)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (outside,) = ctx.saved_tensors
+        return torch.where(outside, 0.0, gradient), None, None
 
 
 class _Celu(torch.autograd.Function):

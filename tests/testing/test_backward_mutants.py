@@ -22,6 +22,13 @@ model Relus(features=37):
     input y: [batch, features]
     return relu(x) + relu(y)
 """
+# Nothing but rounding errors comes between the rows and their statistics.
+NORMED = """
+model Normed(features=37):
+    input x: [batch, features]
+    norm = LayerNorm(features)
+    return x |> norm
+"""
 BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
 FORWARD = "_forward_float32.cu"  # which saves something for the backward
 MUTANTS = (
@@ -103,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "a saved variance in one pass",
-        CHAIN,
+        NORMED,
         r"squared = deviation \* deviation",
         "squared = (deviation + mean) * (deviation + mean) - mean * mean",
         FORWARD,

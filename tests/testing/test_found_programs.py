@@ -10,6 +10,20 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # PyTorch's own sigmoid is 0 where exp overflows; gelu's left tail is conditioned as x * x; on the
+    # CPU PyTorch's gradient of hardtanh at NaN is 0 in vectors and passes outside of them.
+    "the left tail of a sigmoid": (
+        "input x: [n, 7]\n    return sigmoid(to(x, float64) - 710)",
+        Case("float16", {"n": 100}),
+    ),
+    "gelu by tanh where rounding errors grow": (
+        'input x: [n, 24]\n    return gelu(x, approximate="tanh")',
+        Case("float32", {"n": 128}, {"x": Filled(Values.WIDE, seed=759)}),
+    ),
+    "the slope of hardtanh at NaN": (
+        "input x: [n, 4]\n    return hardtanh(x, -0.5, 0.5)",
+        Case("bfloat16", {"n": 33}, {"x": Filled(Values.SPECIAL)}),
+    ),
     # The bounds' own slope of celu was a difference that cancels, as was PyTorch's gelu by tanh.
     "the slope of celu far from zero": (
         "input x: [n, 5]\n    return celu(x * x * x, alpha=0.7)",
