@@ -31,6 +31,10 @@ TOOLS = {
 # Told apart from what Python itself exits with.
 FOUND = 86
 SHOWN_LINES = 20
+# That of generated kernels.
+NAMESPACE = "fusegen::"
+# What a tool says before and behind its findings.
+FRAME = r"========= (COMPUTE-SANITIZER|.*SUMMARY|Target application)"
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,29 @@ def _watched(program: Path, tool: str, exercise: Exercise) -> str:
         return ""
     lines = said.splitlines()
     if answer.returncode == FOUND:
-        lines = [line for line in lines if line.startswith("=========")]
-        return "\n".join(lines[:SHOWN_LINES])
+        return "\n".join(_of_ours(lines)[:SHOWN_LINES])
     raise FusegenError(
         f"compute-sanitizer's {tool} ended with status {answer.returncode} on {exercise.title}:\n"
         + "\n".join(lines[-SHOWN_LINES:])
     )
+
+
+def _of_ours(lines: Sequence[str]) -> list[str]:
+    """The findings, but for those in kernels that are none of ours: initcheck misses what a
+    library's kernel writes by bulk copies, and then blames PyTorch's kernel that reads it."""
+    findings: list[list[str]] = []
+    for line in lines:
+        if re.match(r"========= \S", line):
+            findings.append([line])
+        elif line.startswith("=========") and findings:
+            findings[-1].append(line)
+    kept = []
+    for finding in findings:
+        places = [line for line in finding if re.match(r"=========\s+at ", line)]
+        is_other = bool(places) and not any(NAMESPACE in line for line in places)
+        if not is_other and not re.match(FRAME, finding[0]):
+            kept += finding
+    return kept
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -67,6 +67,28 @@ def test_a_finding(
     ]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "is_ours"),
+    [("void fusegen::twice_kernel<4, true>(float *)", True), ("void at::native::silu()", False)],
+)
+def test_findings_in_other_kernels_do_not_count(
+    kernel: str, is_ours: bool, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "========= COMPUTE-SANITIZER",
+        "========= Uninitialized __global__ memory read of size 16 bytes",
+        f"=========     at {kernel}+0xc0",
+        "=========     by thread (0,0,0) in block (8,0,0)",
+        "========= ",
+        "========= ERROR SUMMARY: 1 error",
+    )
+    said = "".join(f'echo "{line}"\n' for line in lines)
+    program.write_text(f"#!/bin/sh\n{said}exit 86\n", encoding="utf-8")
+    reports = [each.report for each in sanitize(Exercise(families=["product"]))]
+    assert all(bool(report) is is_ours for report in reports)
+    assert not is_ours or "twice_kernel" in reports[0]
+
+
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("answer", ["exit 1", "echo nothing ran"])
 def test_a_run_that_fails_is_no_clean_one(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
