@@ -10,8 +10,8 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
-    # PyTorch's own sigmoid is 0 where exp overflows, gelu's left tail is conditioned as x * x, and on
-    # the CPU PyTorch's gradient of hardtanh at NaN is 0 in vectors and passes outside of them.
+    # PyTorch's own sigmoid is 0 where exp overflows; gelu's left tail is conditioned as x * x; and
+    # PyTorch's gradient of hardtanh at NaN on a CPU is 0 in vectors, and passes outside of them.
     "the left tail of a sigmoid": (
         "input x: [n, 7]\n    return sigmoid(to(x, float64) - 710)",
         Case("float16", {"n": 100}),
