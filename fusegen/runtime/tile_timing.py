@@ -85,8 +85,10 @@ def _check(results: Sequence[Sequence[torch.Tensor]]) -> None:
     """Refuse candidates whose results are not the first one's."""
     for others in results[1:]:
         for expected, actual in zip(results[0], others, strict=True):
+            same_nan = torch.equal(actual.isnan(), expected.isnan())
             difference = (actual.double() - expected.double()).nan_to_num().norm()
-            if difference > ALLOWED_DIFFERENCE * expected.double().nan_to_num().norm():
+            allowed = ALLOWED_DIFFERENCE * expected.double().nan_to_num().norm()
+            if not same_nan or difference > allowed:
                 raise FusegenError(
                     "results on other tiles differ, so nothing is remembered",
                     "run `fusegen verify` on the model, and report what it finds",
