@@ -103,11 +103,12 @@ def _watched(program: Path, tool: str, exercise: Exercise) -> str:
     alone = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     answer = subprocess.run(command, env=alone, capture_output=True, text=True, check=False)
     said = answer.stdout + answer.stderr
-    if answer.returncode == 0 and re.search(r"^ran \d+ cases$", said, re.MULTILINE):
-        return ""
     lines = said.splitlines()
-    if answer.returncode == FOUND:
-        return "\n".join(_of_ours(lines)[:SHOWN_LINES])
+    ours = _of_ours(lines) if answer.returncode == FOUND else []
+    if ours:
+        return "\n".join(ours[:SHOWN_LINES])
+    if answer.returncode in (0, FOUND) and re.search(r"^ran \d+ cases$", said, re.MULTILINE):
+        return ""
     raise FusegenError(
         f"compute-sanitizer's {tool} ended with status {answer.returncode} on {exercise.title}:\n"
         + "\n".join(lines[-SHOWN_LINES:])

@@ -83,10 +83,15 @@ def test_findings_in_other_kernels_do_not_count(
         "========= ERROR SUMMARY: 1 error",
     )
     said = "".join(f'echo "{line}"\n' for line in lines)
-    program.write_text(f"#!/bin/sh\n{said}exit 86\n", encoding="utf-8")
+    program.write_text(f"#!/bin/sh\n{said}echo ran 2 cases\nexit 86\n", encoding="utf-8")
     reports = [each.report for each in sanitize(Exercise(families=["product"]))]
     assert all(bool(report) is is_ours for report in reports)
     assert not is_ours or "twice_kernel" in reports[0]
+    # Nor do they stand for a run that broke off.
+    program.write_text(f"#!/bin/sh\n{said}exit 86\n", encoding="utf-8")
+    if not is_ours:
+        with pytest.raises(FusegenError, match="ended with status 86"):
+            sanitize(Exercise(families=["product"]))
 
 
 @pytest.mark.usefixtures("program")
