@@ -24,9 +24,9 @@ model Product(k, n={COLUMNS}):
 """
 # Where a few large products dominate, the order of roundings decides.
 LUCK = 1.25
-# More where one sum decides, the worst element or the norm: 1.27 and 1.26 on H200s, of errors of
-# two or three unit roundoffs.
-LUCK_OF_ONE_SUM = {"wide rows and columns": 1.5, "all of the range": 1.5}
+# More where one sum decides, in the norm or in the worst element: 1.26 and 1.27 on H200s, of
+# errors of two or three unit roundoffs.
+LUCK_OF_ONE_SUM = {"all of the range": (1.5, LUCK), "wide rows and columns": (LUCK, 1.5)}
 
 Inputs = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 RANGES: dict[str, Inputs] = {
@@ -77,8 +77,8 @@ def test_error_is_at_most_cublas(product: nn.Module, name: str) -> None:
     x, w = (operand.cuda() for operand in RANGES[name](*operands(product)))
     actual, exact = run(product, x, w), x.double() @ w.double().T
     found, peer = errors(actual, exact), errors(x @ w.T, exact)
-    luck = LUCK_OF_ONE_SUM.get(name, LUCK)
-    assert all(a <= luck * b for a, b in zip(found, peer, strict=True)), (found, peer)
+    luck = LUCK_OF_ONE_SUM.get(name, (LUCK, LUCK))
+    assert all(a <= f * b for f, a, b in zip(luck, found, peer, strict=True)), (found, peer)
     assert torch.equal(actual, run(product, x, w))
 
 
