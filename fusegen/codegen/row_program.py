@@ -29,6 +29,7 @@ from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.evaluate import accumulator_dtype
+from fusegen.plan.exchanges import MOMENTS
 from fusegen.plan.expressions import (
     Compute,
     Expression,
@@ -45,8 +46,6 @@ from fusegen.plan.tolerance import NARROW
 
 # What is gathered from the vectors that a thread has, instead of from single elements.
 BY_VECTORS = (Monoid.MEAN, Monoid.MOMENTS, Monoid.LOG_SUM_EXP)
-# What may be taken of a thread's whole share.
-BY_SHARES = (Monoid.MEAN, Monoid.MOMENTS)
 
 
 @dataclass(frozen=True)
@@ -309,7 +308,7 @@ class _Writer:
         own = "[element]" if self.how.across else ""
         type = _state_type(holder)
         take: tuple[str, ...] = ()
-        if self.how.shares is not None and holder.monoid in BY_SHARES:
+        if self.how.shares is not None and holder.monoid in MOMENTS:
             type = f"EvenMoments<{compute_type(accumulator_dtype(operand.dtype))}, steps * vector>"
             (slot,) = (kept.slot for kept in phase.writes if kept.value is operand)
             take = (f"{state}.take({self.how.shares(slot)});",)

@@ -13,8 +13,7 @@ from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
-
-WARP = 32
+from fusegen.plan.strategies.row_forms import WARP
 
 
 @dataclass(frozen=True)

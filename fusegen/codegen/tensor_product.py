@@ -53,9 +53,8 @@ class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
     A cluster of `parts` blocks shares a tile's K. `wave` is what the launcher chooses among forms
-    by. `conditions` are those on the tensors at
-    hand for taking this form. `run_time_depth` tells that the number of steps along K is not known
-    when the kernel is compiled.
+    by. `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells
+    that the number of steps along K is not known when the kernel is compiled.
 
     A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
     if `lanes_exchange`. An epilogue over rows works on

@@ -13,7 +13,6 @@ import torch
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
-from fusegen.plan.strategies import piece_sums
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import apply, graph, value
 from tests.trained import Trained, compare, trained
@@ -154,9 +153,3 @@ def test_which_groups_have_pieces(
     y = apply("group_norm", x, weight, bias, num_groups=groups)
     steps = trained_plan(graph([x, weight, bias], y))
     assert any(step.program.pieces for step in steps) is has_pieces
-
-
-def test_a_constant_leaves_the_form_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plan_of(CASES[0].graph).program.pieces
-    monkeypatch.setattr(piece_sums, "IS_USED", False)
-    assert not any(step.program.pieces for step in trained_plan(CASES[0].graph))

@@ -15,7 +15,6 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
-from fusegen.plan.strategies import row_forms
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import Kernels, apply, graph, link, planned, value
 from tests.reference import evaluate
@@ -426,9 +425,8 @@ def test_planted_faults_are_found(
             check(case, drawn(case, 4 * AT_ONCE), "_ahead_kernel", seed)
 
 
-def test_who_takes_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fixed rows that are long, and of whole vectors; the ranges of a type leave some of its rows
-    out."""
+def test_who_takes_the_form() -> None:
+    """Fixed rows that are long, and of whole vectors."""
 
     def takes(width: int | str, dtype: DType = DType.BFLOAT16, rows: int | str = "n") -> bool:
         x = value("x", rows, width, dtype=dtype)
@@ -441,8 +439,6 @@ def test_who_takes_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not takes(32766, DType.FLOAT32) and not takes(32768, DType.FLOAT64)
     assert not takes(262144 + 8) and not takes(262144 + 4, DType.FLOAT32)
     assert takes(65536, rows=67) and not takes(65536, rows=66)  # two blocks a row of 132
-    monkeypatch.setattr(row_forms, "AHEAD", {2: (range(65536, 65537),)})
-    assert takes(65536) and not takes(32768) and not takes(65536, DType.FLOAT32)
 
 
 def test_rows_under_way_fit_into_shared_memory() -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd
 
-from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.ops.record import Monoid, Reduction, Reshape, View
-from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.coordinates import flatten, unflatten
-from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
-from fusegen.plan.expressions import Expression, PartialStates
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.evaluate import Domain
+from fusegen.plan.expressions import Expression
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.row_program import ColumnSum
 from fusegen.plan.kernels.rows import SUMMING_THREADS, RowForm, RowPlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
+from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
 from fusegen.plan.strategies.row_forms import OUTER_LANES, Layout
 from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
 
@@ -37,7 +37,7 @@ def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
     width = _width(cut, domain)
     evaluator = context.evaluator(group, domain=domain)
     elements, row_stores = stores_of(cut.rows, context, evaluator)
-    values = {node: _summand(node, cut, evaluator) for node in cut.sums}
+    values = {node: summand(node, cut.rows, evaluator) for node in cut.sums}
     slots = width // _constant(domain.columns)
 
     def forms_of(made: dict[Node, ColumnSum]) -> tuple[Layout, tuple[RowForm, ...]]:
@@ -139,29 +139,12 @@ def _constant(size: Integer) -> int:
     return size.constant
 
 
-def _summand(node: Node, cut: _Cut, evaluator: Evaluator) -> Expression:
-    """What a sum over rows adds up, at the kernel's row and column."""
-    assert evaluator.domain is not None
-    first = cut.rows.having(Reduction)[0]
-    at = flatten(evaluator.domain_coordinates(first), first.operands[0].shape)
-    (operand,) = node.operands
-    return evaluator.read(operand, unflatten(at, operand.shape))
-
-
 def _column_sums(
     values: dict[Node, Expression], context: Context, size: Integer
 ) -> dict[Node, ColumnSum]:
-    """A workspace of `size` sums for each value; equal values share one."""
-    taken = {buffer.name for buffer in context.buffers.values()}
-    made: dict[Expression, ColumnSum] = {}
-    for node, value in values.items():
-        name = f"{context.buffers[node].name}_of_rows"  # as distinct as the sums' own names
-        while name in taken:
-            name = f"{name}_"
-        dtype = accumulator_dtype(node.dtype)
-        buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), dtype))
-        made.setdefault(value, ColumnSum(buffer, value))
-    return {node: made[value] for node, value in values.items()}
+    """The sums over rows of these values, with workspaces of `size`."""
+    made = workspaces(values, context, size, "_of_rows")
+    return {node: ColumnSum(buffer, values[node]) for node, buffer in made.items()}
 
 
 def _blocks(form: RowForm, slots: int, context: Context) -> int:
@@ -190,12 +173,7 @@ def _finish(
     """The kernel that adds up what blocks have left in a fixed order and does what follows."""
     domain = Domain.of(width, parts)
     position = domain.column * width + domain.row
-    states = {
-        node: PartialStates(
-            node.dtype, "sums", s.buffer, position, Monoid.SUM, accumulator_dtype(node.dtype)
-        )
-        for node, s in sums.items()
-    }
+    states = parts_of({node: s.buffer for node, s in sums.items()}, position)
     evaluator = context.evaluator(group, domain=domain, states=states)
     stores = tuple(
         Store(context.buffers[r], domain.row, evaluator.at(r, unflatten(domain.row, r.shape)))

@@ -7,24 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.ops.record import Monoid, Reduction
-from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.coordinates import flatten, unflatten
-from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
-from fusegen.plan.expressions import Expression, PartialStates
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.evaluate import Domain
+from fusegen.plan.expressions import Expression
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.row_program import PieceSum, RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.strategies import row_forms, rows_ahead
+from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
 from fusegen.plan.strategies.row_forms import WARP, Layout
-from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
-
-# Whether there are such kernels.
-IS_USED = True
+from fusegen.plan.strategies.rows import domain_of, monoid_of, row_plan, stores_of
 
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
@@ -35,7 +32,7 @@ def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
     piece = _piece(cut, domain)
     evaluator = context.evaluator(group, domain=domain)
     elements, row_stores = stores_of(cut.rows, context, evaluator)
-    values = {node: _summand(node, cut, evaluator) for node in cut.sums}
+    values = {node: summand(node, cut.rows, evaluator) for node in cut.sums}
 
     def programs(made: dict[Node, PieceSum]) -> tuple[RowProgram, RowProgram]:
         pieces = tuple(dict.fromkeys(made.values()))
@@ -70,7 +67,7 @@ class _Cut:
     @staticmethod
     def of(group: Group) -> _Cut:
         reductions = group.having(Reduction)
-        if not IS_USED or not reductions:
+        if not reductions:
             raise NotApplicable("nothing is summed over pieces of rows")
         longest = max((_columns(node) for node in reductions), default=0)
         sums = tuple(node for node in reductions if _columns(node) < longest)
@@ -99,7 +96,7 @@ def _piece(cut: _Cut, domain: Domain) -> int:
     """The columns of a piece, the same for all sums."""
     lengths = {_columns(node) for node in cut.sums}
     elements = {node.operands[0].type.count for node in cut.sums}
-    are_sums = all(_monoid(node) is Monoid.SUM for node in cut.sums)
+    are_sums = all(monoid_of(node) is Monoid.SUM for node in cut.sums)
     if len(lengths) > 1 or elements != {domain.rows * domain.columns} or not are_sums:
         raise NotApplicable("sums run over other elements than pieces of the rows")
     (piece,) = lengths
@@ -108,34 +105,12 @@ def _piece(cut: _Cut, domain: Domain) -> int:
     return piece
 
 
-def _monoid(node: Node) -> Monoid:
-    assert isinstance(node.operation, Reduction)
-    return node.operation.monoid
-
-
-def _summand(node: Node, cut: _Cut, evaluator: Evaluator) -> Expression:
-    """What a sum over pieces adds up, at the kernel's row and column."""
-    assert evaluator.domain is not None
-    first = cut.rows.having(Reduction)[0]
-    at = flatten(evaluator.domain_coordinates(first), first.operands[0].shape)
-    (operand,) = node.operands
-    return evaluator.read(operand, unflatten(at, operand.shape))
-
-
 def _piece_sums(
     values: dict[Node, Expression], context: Context, size: Integer
 ) -> dict[Node, PieceSum]:
-    """A workspace of `size` sums for each value; equal values share one."""
-    taken = {buffer.name for buffer in context.buffers.values()}
-    made: dict[Expression, PieceSum] = {}
-    for node, value in values.items():
-        name = f"{context.buffers[node].name}_of_warps"
-        while name in taken:
-            name = f"{name}_"
-        dtype = accumulator_dtype(node.dtype)
-        buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), dtype))
-        made.setdefault(value, PieceSum(buffer, value))
-    return {node: made[value] for node, value in values.items()}
+    """The sums over pieces of these values, with workspaces of `size`."""
+    made = workspaces(values, context, size, "_of_warps")
+    return {node: PieceSum(buffer, values[node]) for node, buffer in made.items()}
 
 
 def _columns_a_thread(program: RowProgram, layout: Layout, piece: int) -> int:
@@ -197,12 +172,7 @@ def _finish(cut: _Cut, context: Context, sums: dict[Node, PieceSum], parts: Inte
     count = cut.sums[0].type.count
     domain = Domain.of(count, parts)
     position = domain.row * parts + domain.column
-    states = {
-        node: PartialStates(
-            node.dtype, "sums", s.buffer, position, Monoid.SUM, accumulator_dtype(node.dtype)
-        )
-        for node, s in sums.items()
-    }
+    states = parts_of({node: s.buffer for node, s in sums.items()}, position)
     group = Group(cut.sums, cut.sums)
     evaluator = context.evaluator(group, domain=domain, states=states)
     stores = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.ir.dtypes import DType
@@ -34,25 +34,18 @@ KEPT_BYTES = BUSY_BYTES
 # against 0.28).
 SUMMING_BYTES = 3 * KEPT_BYTES
 SUMMING_COLUMNS = 16
-# Rows of so many columns come ahead, by the bytes of an element; without a range, none of these do.
-AHEAD: Mapping[int, tuple[range, ...]] = {
-    2: (range(16385, 262145),),
-    4: (range(16385, 262145),),
-}
+# Rows of so many columns come ahead where their elements have so many bytes.
+AHEAD = range(16385, 262145)
+AHEAD_BYTES = (2, 4)
 # The same where threads keep sums over rows.
-SUMMING_AHEAD: Mapping[int, tuple[range, ...]] = {
-    2: (range(1025, 131073),),
-    4: (range(1025, 131073),),
-}
+SUMMING_AHEAD = range(1025, 131073)
 # Blocks of so many threads, or clusters of those, take rows that come ahead. A thread keeps so many
 # columns: half as many of 32 bits leave room for two rows, but make clusters twice as large, and
 # most chains slower (docs/notes/memory-bound.md).
 AHEAD_THREADS = 1024
-AHEAD_COLUMNS: Mapping[int, int] = {2: 32, 4: 32}
+AHEAD_COLUMNS = 32
 # The least columns that each thread may keep.
 LEAST_AHEAD_COLUMNS = 16
-# Whether such rows have their moments, and the greatest and the sum of a softmax, by one exchange.
-EXCHANGE_ONCE = True
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
@@ -157,9 +150,9 @@ class Layout:
 
     def comes_ahead(self, with_sums: bool) -> bool:
         """Whether rows of that length should come ahead."""
-        widths = (SUMMING_AHEAD if with_sums else AHEAD).get(self._item_bytes, ())
-        is_among = self.is_fixed and any(self.columns in width for width in widths)
-        return is_among and self.device is not None
+        is_among = self.is_fixed and self.columns in (SUMMING_AHEAD if with_sums else AHEAD)
+        item_bytes = ACCESS_BYTES // self.vector
+        return is_among and item_bytes in AHEAD_BYTES and self.device is not None
 
     def _ahead(
         self, keeping: RowProgram, one_pass: RowProgram | None, most: int
@@ -185,7 +178,7 @@ class Layout:
         """The same where rows come ahead: each block fills a multiprocessor."""
         if most < LEAST_AHEAD_COLUMNS:
             return
-        few = min(most, AHEAD_COLUMNS[self._item_bytes])
+        few = min(most, AHEAD_COLUMNS)
         yield _Way(RowMapping.BLOCK, AHEAD_THREADS, AHEAD_THREADS, few)
         for blocks in (2, 4, WIDEST_CLUSTER):
             yield _Way(RowMapping.CLUSTER, blocks * AHEAD_THREADS, AHEAD_THREADS, few)
@@ -200,11 +193,6 @@ class Layout:
             for blocks in (4, WIDEST_CLUSTER):
                 lanes = blocks * SUMMING_THREADS
                 yield _Way(RowMapping.CLUSTER, lanes, SUMMING_THREADS, most)
-
-    @property
-    def _item_bytes(self) -> int:
-        """The bytes of the elements that whole vectors are of."""
-        return ACCESS_BYTES // self.vector
 
     @property
     def _loop_lanes(self) -> int:
@@ -283,8 +271,6 @@ class Layout:
 
 def _with_few_exchanges(form: RowForm, one_pass: RowProgram | None) -> RowForm:
     """The form with the program in which threads exchange their states least often."""
-    if not EXCHANGE_ONCE:
-        return form
     fits = one_pass is not None and one_pass.kept_bytes <= form.program.kept_bytes
     if one_pass is not None and fits and form.is_exact and exchanges.moments_are_kept(one_pass):
         form = replace(form, program=one_pass, by_shares=True)

@@ -16,10 +16,8 @@ MOST_ROWS = 2
 MOST_SCALARS = 4
 # Shared memory of a multiprocessor that is left to reductions and to what CUDA keeps of a block.
 RESERVED_BYTES = 16 * 1024
-# Whether what all rows read alike is read once and kept, in registers and in shared memory.
-KEEPS_ALIKE = True
-# The least of it that is worth that where no sums are kept over rows: the weight of an RMS norm
-# alone came as soon from the L2 cache (docs/notes/memory-bound.md).
+# The least of what all rows read alike that is worth keeping where no sums over rows are kept: the
+# weight of an RMS norm alone came as soon from the L2 cache (docs/notes/memory-bound.md).
 LEAST_ALIKE = 2
 # The part of a thread's registers, in quarters, for what it keeps of a row and of what all rows
 # have alike.
@@ -64,8 +62,6 @@ def _is_copied(load: Load, vector: int) -> bool:
 
 def _alike(program: RowProgram, vector: int) -> tuple[Load, ...]:
     """What all rows read alike as whole vectors, if it is worth keeping."""
-    if not KEEPS_ALIKE:
-        return ()
     domain = program.domain
     loads = (load for phase in program.phases for load in _certain_loads(phase.roots))
     alike = (load for load in loads if domain.row.alone not in load.symbols)
