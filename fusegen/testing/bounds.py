@@ -61,6 +61,9 @@ class Bound:
                 agrees |= actual == alternative
             if self.candidates is not None:
                 agrees |= are_among(actual, self.candidates)
+            else:
+                near = (actual.double() - self.exact.double()).abs() <= self.allowed
+                agrees |= near & (self.allowed > 0)
             return ~agrees if self.lost is None else ~(agrees | self.lost)
         expected = self.exact.to(actual.dtype)
         right = torch.zeros_like(actual, dtype=torch.bool)
@@ -159,7 +162,7 @@ def bound_of(
     usual = len(moved) if usual is None else usual
     moved, further = moved[:usual], tuple(moved[usual:])
     if not eager.is_floating_point():
-        return Bound(name, expected, expected, eager, (expected, *cast))
+        return Bound(name, expected, _moved_integers(expected, cast), eager, (expected, *cast))
     spread = torch.zeros_like(expected)
     greatest = torch.finfo(eager.dtype).max
     overflown = expected.abs() > greatest
@@ -173,6 +176,15 @@ def bound_of(
     # Not known from the samples, all of which are infinite; but less than half the range is no end.
     allowed = torch.where(overflown, allowed.clamp(max=expected.abs() - greatest / 2), allowed)
     return Bound(name, expected, allowed, eager, cast[:usual], further)
+
+
+def _moved_integers(expected: Tensor, moved: Sequence[Tensor]) -> Tensor:
+    """How far off an integer may be, in float64; 0 for truth values."""
+    spread = torch.zeros_like(expected, dtype=torch.float64)
+    if expected.dtype is not torch.bool:
+        for sample in moved:
+            spread = torch.maximum(spread, (sample.double() - expected.double()).abs())
+    return SPREAD_FACTOR * spread
 
 
 def _last_place(value: Tensor, dtype: torch.dtype) -> Tensor:

@@ -10,6 +10,20 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # Of the integers that errors reach, a few samples had only some.
+    "integers of large sums": (
+        "input x: [n, 7]\n    input y: [n, 7]\n    layer = Linear(7, 7, bias=False)\n"
+        "    return transpose(x, 0, 1) @ y |> layer |> to(int32)",
+        Case(
+            "float16",
+            {"n": 2},
+            {
+                "x": Filled(Values.UNIFORM, Layout.REVERSED_DIMS, seed=69637),
+                "y": Filled(Values.OFFSET, Layout.CHANNELS_LAST, seed=16384),
+            },
+            order=7,
+        ),
+    ),
     # PyTorch's own sigmoid is 0 where exp overflows; gelu's left tail is conditioned as x * x; and
     # PyTorch's gradient of hardtanh at NaN on a CPU is 0 in vectors, and passes outside of them.
     "the left tail of a sigmoid": (
