@@ -91,7 +91,7 @@ def test_the_error_of_tanh() -> None:
     x = x[x != 0].astype(np.float32)
     exact = np.tanh(x.astype(np.float64))
     square = x * x
-    series = x + x * square * (square * np.float32(2 / 15) - np.float32(1 / 3))
+    series = x * (1 + square * (square * np.float32(2 / 15) - np.float32(1 / 3)))
     power = np.exp2((2 * x * np.float32(1.44269504)).astype(np.float64))
     for sign in (-1, 1):
         sum_ = (1 + power * (1 + sign * 2.0**-22)).astype(np.float32)
@@ -99,3 +99,11 @@ def test_the_error_of_tanh() -> None:
         whole = np.float32(1) - np.float32(2) * reciprocal
         result = np.where(np.abs(x) < 0.125, series, whole).astype(np.float64)
         assert np.all(np.abs(result / exact - 1) <= 2.0**-16)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_tanh_keeps_the_sign_of_zero(dtype: DType) -> None:
+    node = value("x", "n", dtype=dtype)
+    x = torch.tensor([-0.0, 0.0]).to(torch.bfloat16 if dtype is DType.BFLOAT16 else torch.float16)
+    (result,) = run(graph([node], apply("tanh", node)), [x])
+    assert result.eq(0).all() and result.signbit().tolist() == [True, False]

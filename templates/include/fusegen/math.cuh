@@ -353,12 +353,18 @@ __device__ __forceinline__ float near_exp(float x) {
     return root * root;
 }
 
+// tanh(x) to within 2^-21 of itself up to 0.125, and 2^-16 up to 0.25. A zero keeps its sign.
+__device__ __forceinline__ float tanh_series(float x) {
+    const float squared = x * x;
+    return x * ::fmaf(squared, ::fmaf(squared, 2.0f / 15.0f, -1.0f / 3.0f), 1.0f);
+}
+
 // tanh(x) to within 2^-16 of itself, for results of 16 bits: the series where 1 - 2 / (1 + exp(2x))
 // cancels.
 __device__ __forceinline__ float near_tanh(float x) {
-    const float squared = x * x;
-    const float series = ::fmaf(x * squared, ::fmaf(squared, 2.0f / 15.0f, -1.0f / 3.0f), x);
-    const float whole = 1.0f - 2.0f * near_reciprocal(1.0f + near_power_of_2(x * 2.88539008f));
+    const float series = tanh_series(x);  // here, and not under the condition: that takes longer
+    const float reciprocal = near_reciprocal(1.0f + near_power_of_2(x * 2.88539008f));
+    const float whole = ::fmaf(-2.0f, reciprocal, 1.0f);
     return absolute(x) < 0.125f ? series : whole;
 }
 
@@ -482,9 +488,14 @@ __device__ __forceinline__ T mish(T x) {
     return x * (part * near_reciprocal(part + T(2)));
 }
 
-__device__ __forceinline__ float near_mish(float x) {
+// e (e + 2) of `mish`, as close as `near_exponential`.
+__device__ __forceinline__ float mish_part(float x) {
     const float power = near_exponential(::fminf(x, 20.0f));
-    const float part = power * (power + 2.0f);
+    return power * (power + 2.0f);
+}
+
+__device__ __forceinline__ float near_mish(float x) {
+    const float part = mish_part(x);
     return x * (part * near_reciprocal(part + 2.0f));
 }
 
