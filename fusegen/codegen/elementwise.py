@@ -26,6 +26,7 @@ class ElementwiseText:
     body: tuple[str, ...]
     after: tuple[str, ...]
     needs_index: bool
+    multiplies: bool
 
 
 def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
@@ -35,7 +36,14 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     )
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
     load = scalar_load(scope)
-    statements = Statements(scope.names, loop.scope.symbols, loop.load, load, choice=loop.choice)
+    statements = Statements(
+        scope.names,
+        loop.scope.symbols,
+        loop.load,
+        load,
+        multiplied=plan.multiplied,
+        choice=loop.choice,
+    )
     for store in plan.stores:
         statements.lines.append(loop.store(store, statements.value(store.value)))
     body = statements.drain()
@@ -48,4 +56,5 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
         body,
         tuple(loop.after),
         mentions(body, "index"),
+        bool(plan.multiplied),
     )

@@ -41,7 +41,8 @@ class Statements:
     does so where only one side of a selection may be read, so nothing may be loaded ahead.
     `choice` writes random choices.
     `divisors` names the prepared `Divisor`s of what many elements are divided by. Quicker functions
-    will do for results of 16 bits and for the values in `tolerant`.
+    will do for results of 16 bits and for the values in `tolerant`; of those in `multiplied` the
+    reciprocals are multiplied out.
     """
 
     names: Names
@@ -52,6 +53,7 @@ class Statements:
     lines: list[str] = field(default_factory=list)
     divisors: Mapping[Expression, str] = field(default_factory=dict)
     tolerant: frozenset[Expression] = frozenset()
+    multiplied: frozenset[Expression] = frozenset()
     choice: ChoiceText = lambda choice, known: None
     known_before: Mapping[Expression, str] = field(init=False)
 
@@ -156,6 +158,7 @@ class Statements:
                 {**self.known},
                 divisors=self.divisors,
                 tolerant=self.tolerant,
+                multiplied=self.multiplied,
             )
             value = inner.value(side)
             self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]
@@ -181,7 +184,10 @@ class Statements:
             if parameter.name not in texts and parameter.name in expression.attributes:
                 value = expression.attributes[parameter.name]
                 texts[parameter.name] = _attribute(value, parameter.kind, common)
-        text = operation.near_cuda if operation.near_cuda and is_tolerant else operation.cuda
+        near = operation.near if is_tolerant else None
+        if near and expression in self.multiplied:
+            near = near.multiplied
+        text = near.cuda if near else operation.cuda
         return text.format(**texts)
 
     def _operand(self, operand: Expression, common: DType) -> str:

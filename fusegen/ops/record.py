@@ -97,6 +97,21 @@ class Record(Operation):
 
 
 @dataclass(frozen=True)
+class Near:
+    """A quicker expression than an operation's own, whose error vanishes beside the rounding of a
+    16-bit float.
+
+    `instructions` are how many it takes on the device, `specials` of them on the special-function
+    unit. `multiplied`, if any, has one of those less: it multiplies a reciprocal out.
+    """
+
+    cuda: str
+    instructions: int
+    specials: int
+    multiplied: Near | None = None
+
+
+@dataclass(frozen=True)
 class Pointwise(Record):
     """An elementwise operation with broadcasting.
 
@@ -104,16 +119,16 @@ class Pointwise(Record):
     promoted operand dtype, numbers as literals; it may call the functions in `math.cuh`. `cost` is
     roughly how many floating-point instructions an element takes on the device. Operands of a
     `floating` one that are integers or truth values are cast to float32 by the call that makes the
-    node, as PyTorch does for `exp` or a division. `near_cuda`, if any, takes the place of `cuda`
-    where the result is a 16-bit float or becomes one with the error that it has: it is quicker, and
-    its error vanishes beside the rounding. An `exact` one gives an operand's value, its negative or
-    a number that it is given, or a whole number: nothing that the arithmetic rounds.
+    node, as PyTorch does for `exp` or a division. `near`, if any, takes the place of `cuda` where
+    the result is a 16-bit float or becomes one with the error that it has. An `exact` one gives an
+    operand's value, its negative or a number that it is given, or a whole number: nothing that the
+    arithmetic rounds.
     """
 
     cuda: str
     cost: int = 1
     floating: bool = False
-    near_cuda: str | None = None
+    near: Near | None = None
     exact: bool = False
 
 

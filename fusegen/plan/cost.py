@@ -30,6 +30,11 @@ class Device:
     processors: int
     shared_memory: int
 
+    @property
+    def issue_rate(self) -> float:
+        """Instructions a second, those of all lanes; `rate` takes a fused multiply-add for two."""
+        return self.rate / 2
+
 
 # An H100 SXM: 3.01 TB/s is a measured device copy; 132 processors of 128 lanes at 1.7 GHz, a
 # fused multiply-add each, give 57 Tflop/s, of which a plain shared-memory tile reaches a third;

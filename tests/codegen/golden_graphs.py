@@ -17,6 +17,13 @@ def _elementwise() -> Graph:
     return graph([x, scale], gelu(mul(x, scale)), name="Elementwise")
 
 
+def _special_functions() -> Graph:
+    x = y = value("x", "batch", 64, dtype=DType.BFLOAT16)
+    for name in ("sigmoid", "sigmoid", "sigmoid", "silu", "tanh", "mish"):
+        y = apply(name, y)
+    return graph([x], y, name="SpecialFunctions")
+
+
 def _joined() -> Graph:
     x, y = value("x", "batch", 3), value("y", "batch", 5)
     return graph([x, y], apply("cat", gelu(x), y, dim=1), name="Joined")
@@ -106,6 +113,7 @@ def _rows_ahead() -> Graph:
 
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
+    "special_functions": _special_functions,
     "joined": _joined,
     "dropout": _dropout,
     "layer_norm": _layer_norm,

@@ -10,7 +10,7 @@ from fusegen.ops import build
 from fusegen.ops.inference import Accepts
 from fusegen.ops.parameters import floating, text
 from fusegen.ops.pointwise.define import unary
-from fusegen.ops.record import Gradient, Parameter, Pointwise
+from fusegen.ops.record import Gradient, Near, Parameter, Pointwise
 
 # The constants of Klambauer et al., "Self-Normalizing Neural Networks" (2017).
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -158,7 +158,7 @@ def _activation(
     *parameters: Parameter,
     cost: int,
     gradient: Gradient,
-    near_cuda: str | None = None,
+    near: Near | None = None,
     exact: bool = False,
 ) -> Pointwise:
     arguments = ", ".join(f"{{{p.name}}}" for p in parameters)
@@ -168,7 +168,7 @@ def _activation(
         f"F.{name}({{input}}{''.join(f', {p.name}={{{p.name}}}' for p in parameters)})",
         summary,
         cost=cost,
-        near_cuda=near_cuda,
+        near=near,
         exact=exact,
         parameters=parameters,
         gradient=gradient,
@@ -182,7 +182,9 @@ SIGMOID = unary(
     "The logistic function, `1 / (1 + exp(-input))`.",
     cost=18,
     floating=True,
-    near_cuda="fusegen::near_sigmoid({input})",
+    near=Near(
+        "fusegen::near_sigmoid({input})", 5, 2, Near("fusegen::multiplied_sigmoid({input})", 10, 1)
+    ),
     gradient=_sigmoid,
 )
 LOGSIGMOID = _activation(
@@ -239,14 +241,21 @@ SILU = _activation(
     "silu",
     "`input * sigmoid(input)`.",
     cost=19,
-    near_cuda="{input} * fusegen::near_sigmoid({input})",
+    near=Near(
+        "{input} * fusegen::near_sigmoid({input})",
+        6,
+        2,
+        Near("fusegen::multiplied_silu({input})", 10, 1),
+    ),
     gradient=_sloped(_silu_slope),
 )
 MISH = _activation(
     "mish",
     "`input * tanh(softplus(input))`.",
     cost=40,
-    near_cuda="fusegen::near_mish({input})",
+    near=Near(
+        "fusegen::near_mish({input})", 10, 2, Near("fusegen::multiplied_mish({input})", 14, 1)
+    ),
     gradient=_sloped(_mish_slope),
 )
 SOFTPLUS = _activation(

@@ -8,7 +8,7 @@ from fusegen.ir.graph import Node
 from fusegen.ops import build
 from fusegen.ops.inference import Accepts
 from fusegen.ops.pointwise.define import binary, unary
-from fusegen.ops.record import Gradient
+from fusegen.ops.record import Gradient, Near
 
 Gradients = tuple[Node | None, ...]
 
@@ -117,7 +117,7 @@ DIVIDE = binary(
     "The quotient, elementwise; that of integers is floating-point.",
     cost=8,
     floating=True,
-    near_cuda="fusegen::near_quotient({input}, {other})",
+    near=Near("fusegen::near_quotient({input}, {other})", 8, 1),
     gradient=_divide,
 )
 FLOOR_DIVIDE = binary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusegen.ir.dtypes import DType
 from fusegen.ops.inference import Accepts, elementwise
 from fusegen.ops.parameters import INPUT, OTHER
-from fusegen.ops.record import Gradient, Parameter, Pointwise
+from fusegen.ops.record import Gradient, Near, Parameter, Pointwise
 
 
 def unary(
@@ -18,7 +18,7 @@ def unary(
     accepts: Accepts = Accepts.FLOATS,
     result: DType | None = None,
     floating: bool = False,
-    near_cuda: str | None = None,
+    near: Near | None = None,
     exact: bool = False,
     parameters: tuple[Parameter, ...] = (),
     gradient: Gradient | None = None,
@@ -33,7 +33,7 @@ def unary(
         cuda=cuda,
         cost=cost,
         floating=floating,
-        near_cuda=near_cuda,
+        near=near,
         exact=exact,
         gradient=gradient,
     )
@@ -49,7 +49,7 @@ def binary(
     accepts: Accepts = Accepts.ANY,
     result: DType | None = None,
     floating: bool = False,
-    near_cuda: str | None = None,
+    near: Near | None = None,
     exact: bool = False,
     gradient: Gradient | None = None,
 ) -> Pointwise:
@@ -63,7 +63,7 @@ def binary(
         cuda=cuda,
         cost=cost,
         floating=floating,
-        near_cuda=near_cuda,
+        near=near,
         exact=exact,
         gradient=gradient,
     )

@@ -9,7 +9,7 @@ from fusegen.ir.graph import Node
 from fusegen.ops import build
 from fusegen.ops.inference import Accepts
 from fusegen.ops.pointwise.define import unary
-from fusegen.ops.record import Gradient, Pointwise
+from fusegen.ops.record import Gradient, Near, Pointwise
 
 
 def _sloped(slope: Callable[[Node, Node], Node]) -> Gradient:
@@ -48,7 +48,7 @@ def _transcendental(
     summary: str,
     cost: int = 10,
     device_name: str | None = None,
-    near_cuda: str | None = None,
+    near: Near | None = None,
     *,
     gradient: Gradient,
 ) -> Pointwise:
@@ -59,7 +59,7 @@ def _transcendental(
         summary,
         cost=cost,
         floating=True,
-        near_cuda=near_cuda,
+        near=near,
         gradient=gradient,
     )
 
@@ -80,7 +80,7 @@ EXP = _transcendental(
     "exp",
     "The exponential.",
     device_name="exponential",
-    near_cuda="fusegen::near_exp({input})",
+    near=Near("fusegen::near_exp({input})", 3, 1),
     gradient=_sloped(lambda x, y: y),
 )
 EXP2 = _transcendental(
@@ -130,7 +130,9 @@ TANH = _transcendental(
     "tanh",
     "The hyperbolic tangent.",
     cost=15,
-    near_cuda="fusegen::near_tanh({input})",
+    near=Near(
+        "fusegen::near_tanh({input})", 10, 2, Near("fusegen::multiplied_tanh({input})", 14, 1)
+    ),
     gradient=_sloped(lambda x, y: build.sub(1, build.square(y))),
 )
 ERF = _transcendental(

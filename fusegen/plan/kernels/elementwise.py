@@ -13,12 +13,16 @@ from fusegen.plan.kernels.stores import Store
 
 @dataclass(frozen=True)
 class ElementwisePlan(KernelPlan):
-    """One thread for `vector` neighbouring elements of the `count` positions `index` runs over."""
+    """One thread for `vector` neighbouring elements of the `count` positions `index` runs over.
+
+    The reciprocals in the operations `multiplied` are multiplied out.
+    """
 
     index: Integer
     count: Integer
     stores: tuple[Store, ...]
     vector: int
+    multiplied: frozenset[Expression] = frozenset()
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -7,10 +7,12 @@ from fusegen.ops.record import Concatenation, Pointwise
 from fusegen.plan.accounting import elementwise_work
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
+from fusegen.plan.expressions import walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import loads_of
+from fusegen.plan.special_functions import multiplied
 
 # The widest access the device makes, in bytes, and the most elements worth handling together.
 ACCESS_BYTES = 16
@@ -31,12 +33,17 @@ def plan(group: Group, context: Context) -> tuple[ElementwisePlan, ...]:
         for r in group.results
     )
     hints = context.hints
-    work = elementwise_work(stores, hints.value(count), hints)
+    elements = hints.value(count)
+    work = elementwise_work(stores, elements, hints)
     cost = Cost(work.reads, work.writes, work.flops)
     why = "elementwise: each element is read once and written once"
-    return (
-        ElementwisePlan("", group.nodes, why, cost, index, count, stores, vector_width(stores)),
-    )
+    values = tuple(store.value for store in stores)
+    out = multiplied(values, (work.reads + work.writes) / max(elements, 1), context.device)
+    if out:
+        names = ", ".join(value.name for value in walk(values) if value in out)
+        why += f"; special functions take longest, so reciprocals are multiplied out in {names}"
+    width = vector_width(stores)
+    return (ElementwisePlan("", group.nodes, why, cost, index, count, stores, width, out),)
 
 
 def vector_width(stores: tuple[Store, ...]) -> int:

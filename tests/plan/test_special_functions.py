@@ -1,0 +1,98 @@
+"""Which reciprocals elementwise kernels multiply out."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node
+from fusegen.plan.kernels.elementwise import ElementwisePlan
+from tests.emulated import apply, cuda_text, graph, planned, value
+
+NARROW = (DType.FLOAT16, DType.BFLOAT16)
+WIDE = (DType.FLOAT32, DType.FLOAT64)
+
+
+def ten(x: Node) -> Node:
+    """The ten operations of `benchmarks/memory.py`: six special functions in 33 instructions."""
+    inner = apply("tanh", apply("mul", apply("sigmoid", apply("add", apply("mul", x, 2), 1)), x))
+    return apply("silu", apply("add", apply("square", apply("relu", apply("sub", inner, 0.5))), x))
+
+
+def multiplied(model: Graph) -> list[str]:
+    """The operations that the only kernel, an elementwise one, multiplies out."""
+    (step,) = planned(model).steps
+    assert isinstance(step, ElementwisePlan)
+    return sorted(expression.name for expression in step.multiplied)
+
+
+def chain(*names: str, dtype: DType = DType.BFLOAT16) -> Graph:
+    """Operations one after the other."""
+    x = y = value("x", "n", dtype=dtype)
+    for name in names:
+        y = apply(name, y)
+    return graph([x], y)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_one_of_three_reciprocals_makes_both_even(dtype: DType) -> None:
+    """48 cycles of the unit beside 33 instructions become 40 beside 37."""
+    x = value("x", "n", dtype=dtype)
+    model = graph([x], ten(x))
+    assert multiplied(model) == ["tanh"]
+    text = cuda_text(planned(model))
+    assert text.count("fusegen::multiplied_") == 1 and "multiplied_tanh(" in text
+    assert '#include "fusegen/multiplied.cuh"' in text
+    assert "reciprocals are multiplied out in tanh" in " ".join(text.split()).replace("// ", "")
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_wider_results_keep_theirs(dtype: DType) -> None:
+    x = value("x", "n", dtype=dtype)
+    assert multiplied(graph([x], ten(x))) == []
+
+
+def test_memory_hides_a_few() -> None:
+    """Four special functions take 32 cycles, and 4 bytes 38 at the speed of `clone`."""
+    assert multiplied(chain("sigmoid")) == multiplied(chain("silu", "tanh")) == []
+    assert "multiplied" not in cuda_text(planned(chain("silu", "tanh")))
+
+
+def test_more_bytes_hide_more() -> None:
+    """With a second operand and a second result, 8 bytes take 76 cycles, and six functions 48."""
+    x, other = value("x", "n", dtype=DType.BFLOAT16), value("y", "n", dtype=DType.BFLOAT16)
+    made = ten(x)
+    assert multiplied(graph([x, other], made, apply("mul", made, other))) == []
+
+
+def test_instructions_hide_them() -> None:
+    """An accurate error function beside them takes longer than they do."""
+    x = value("x", "n", dtype=DType.BFLOAT16)
+    assert multiplied(graph([x], apply("gelu", ten(x)))) == []
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_first_those_that_cost_least(dtype: DType) -> None:
+    """A tanh takes 4 instructions more, a sigmoid 5: 64 and 29 cycles become 56 and 33, 48 and 38,
+    40 and 43; another sigmoid would make it 48."""
+    model = chain(*["sigmoid"] * 3, "tanh", dtype=dtype)
+    assert multiplied(model) == ["sigmoid", "sigmoid", "tanh"]
+    text = cuda_text(planned(model))
+    assert text.index("multiplied_sigmoid(") < text.index("near_sigmoid(")  # the last one stays
+
+
+def test_an_exponential_has_no_reciprocal() -> None:
+    assert multiplied(chain(*["exp"] * 7)) == []
+
+
+def test_kernels_that_reduce_or_multiply_keep_theirs() -> None:
+    x, weight = (value(name, 256, 256, dtype=DType.BFLOAT16) for name in ("x", "weight"))
+    shared = ten(x)
+    models = [
+        graph([x], apply("softmax", shared, dim=1)),
+        graph([x], ten(apply("layer_norm", x, normalized_shape=(256,)))),
+        graph([x], apply("sum", shared, dim=0)),
+        graph([x, weight], ten(apply("matmul", x, weight))),
+    ]
+    for model in models:
+        assert "multiplied" not in cuda_text(planned(model))
