@@ -8,8 +8,12 @@ from fusegen.plan.expressions import Compute, Expression, Load, walk
 from fusegen.plan.tolerance import NARROW
 
 # The special-function unit is busy with one instruction while 8 others are issued: it has 16 of a
-# multiprocessor's 128 lanes (CUDA C++ Programming Guide, throughput of arithmetic instructions).
-SPECIAL = 8
+# multiprocessor's 128 lanes (CUDA C++ Programming Guide, throughput of arithmetic instructions). One
+# more was measured to choose best (docs/notes/memory-bound.md).
+SPECIAL = 9
+# The part of the time for an element's bytes that special functions may take: the same
+# multiprocessors also come with memory that is a third faster.
+HIDDEN = 3 / 4
 # Instructions for an element that is loaded or stored: conversion, and a share of the addresses and
 # of the thread's beginning.
 ACCESS = 2
@@ -20,20 +24,21 @@ def multiplied(
 ) -> frozenset[Expression]:
     """Of what an elementwise kernel computes, the operations whose reciprocals are multiplied out.
 
-    `values` are stored, and `element_bytes` moved for each element. An element takes the longest of
-    its special functions, its instructions and its bytes: operations are taken while that becomes
-    shorter, first those with the fewest instructions more, of equals that which is computed first.
+    `values` are stored, and `element_bytes` moved for each element. An element takes the longer of
+    its special functions and its instructions: operations are taken while that becomes shorter, and
+    longer than its bytes, first those with the fewest instructions more, of equals that which is
+    computed first.
     """
     expressions = tuple(walk(values))
     specials = sum(near.specials for e in expressions if (near := _near(e)) is not None)
     instructions = ACCESS * len(values) + sum(_instructions(e) for e in expressions)
-    moved = element_bytes * device.issue_rate / device.bandwidth
+    hidden = HIDDEN * element_bytes * device.issue_rate / device.bandwidth
     chosen: list[Expression] = []
     for expression, near, other in sorted(_candidates(expressions), key=_added):
         fewer = specials - near.specials + other.specials
         more = instructions - near.instructions + other.instructions
-        now = max(SPECIAL * specials, instructions, moved)
-        if max(SPECIAL * fewer, more, moved) >= now:
+        now = max(SPECIAL * specials, instructions)
+        if SPECIAL * specials <= hidden or max(SPECIAL * fewer, more) >= now:
             break
         chosen.append(expression)
         specials, instructions = fewer, more

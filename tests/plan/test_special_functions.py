@@ -35,15 +35,15 @@ def chain(*names: str, dtype: DType = DType.BFLOAT16) -> Graph:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_one_of_three_reciprocals_makes_both_even(dtype: DType) -> None:
-    """48 cycles of the unit beside 33 instructions become 40 beside 37."""
+def test_two_of_three_reciprocals_make_both_even(dtype: DType) -> None:
+    """54 cycles of the unit beside 33 instructions become 45 beside 37, and 36 beside 41."""
     x = value("x", "n", dtype=dtype)
     model = graph([x], ten(x))
-    assert multiplied(model) == ["tanh"]
+    assert multiplied(model) == ["silu", "tanh"]
     text = cuda_text(planned(model))
-    assert text.count("fusegen::multiplied_") == 1 and "multiplied_tanh(" in text
+    assert text.count("fusegen::multiplied_") == 2 and "multiplied_tanh(" in text
     assert '#include "fusegen/multiplied.cuh"' in text
-    assert "reciprocals are multiplied out in tanh" in " ".join(text.split()).replace("// ", "")
+    assert "reciprocals are multiplied out in tanh, silu" in " ".join(text.split()).replace("// ", "")
 
 
 @pytest.mark.parametrize("dtype", WIDE)
@@ -53,13 +53,15 @@ def test_wider_results_keep_theirs(dtype: DType) -> None:
 
 
 def test_memory_hides_a_few() -> None:
-    """Four special functions take 32 cycles, and 4 bytes 38 at the speed of `clone`."""
-    assert multiplied(chain("sigmoid")) == multiplied(chain("silu", "tanh")) == []
-    assert "multiplied" not in cuda_text(planned(chain("silu", "tanh")))
+    """Three special functions take 27 cycles, 4 bytes 38 at the speed of `clone` and 29 on faster
+    memory; four take 36."""
+    assert multiplied(chain("sigmoid")) == multiplied(chain("silu", "exp")) == []
+    assert "multiplied" not in cuda_text(planned(chain("silu", "exp")))
+    assert multiplied(chain("silu", "tanh")) == ["silu"]
 
 
 def test_more_bytes_hide_more() -> None:
-    """With a second operand and a second result, 8 bytes take 76 cycles, and six functions 48."""
+    """With a second operand and a second result, 8 bytes take 57 cycles at least, six functions 54."""
     x, other = value("x", "n", dtype=DType.BFLOAT16), value("y", "n", dtype=DType.BFLOAT16)
     made = ten(x)
     assert multiplied(graph([x, other], made, apply("mul", made, other))) == []
@@ -73,8 +75,8 @@ def test_instructions_hide_them() -> None:
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_first_those_that_cost_least(dtype: DType) -> None:
-    """A tanh takes 4 instructions more, a sigmoid 5: 64 and 29 cycles become 56 and 33, 48 and 38,
-    40 and 43; another sigmoid would make it 48."""
+    """A tanh takes 4 instructions more, a sigmoid 5: 72 and 29 cycles become 63 and 33, 54 and 38,
+    45 and 43; another sigmoid would make it 48."""
     model = chain(*["sigmoid"] * 3, "tanh", dtype=dtype)
     assert multiplied(model) == ["sigmoid", "sigmoid", "tanh"]
     text = cuda_text(planned(model))
