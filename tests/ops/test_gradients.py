@@ -11,9 +11,11 @@ from hypothesis import Phase, given, settings
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role, TensorType
+from fusegen.ops import indexing
 from fusegen.ops.composite import dropout, products
 from fusegen.ops.composite.normalizations import STANDARDISE
 from fusegen.ops.construct import call
+from fusegen.ops.indexing import Range
 from fusegen.ops.pointwise import activations, arithmetic, functions
 from fusegen.ops.record import OperationError, Record
 from fusegen.ops.registry import FUNCTIONS, PRIMITIVES
@@ -149,3 +151,12 @@ def test_erfc() -> None:
     x = value("x", 7, dtype=DType.FLOAT64)
     values = {x: torch.linspace(-3, 5, 7, dtype=torch.float64)}
     assert check(call(functions.ERFC, (x,)), [x], values)
+
+
+@pytest.mark.parametrize("size", range(8))
+@pytest.mark.parametrize(("start", "step"), [(0, 2), (1, 2), (1, 3), (1, 5)])
+def test_slices_of_few_elements_with_a_step(start: int, step: int, size: int) -> None:
+    """Of some of these sizes nothing is left, and of some the last step ends beyond the dim."""
+    x = value("x", 2, "h", 3, dtype=DType.FLOAT64)
+    values = {x: torch.ones(2, size, 3, dtype=torch.float64)}
+    assert check(indexing.index(x, (Range(), Range(start, None, step))), [x], values, h=size)

@@ -10,6 +10,11 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # The gradient was spread without the zeros behind its last element, of which there was none.
+    "a slice with a step of which nothing is left": (
+        "input x: [n, 6, h]\n    return x[..., 1::3]",
+        Case("float32", {"n": 2, "h": 1}),
+    ),
     # Of the integers that errors reach, a few samples had only some.
     "integers of large sums": (
         "input x: [n, 7]\n    input y: [n, 7]\n    layer = Linear(7, 7, bias=False)\n"

@@ -96,29 +96,29 @@ def _slice_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordina
 
 
 def _slice_gradient(node: Node, gradient: Node) -> tuple[Node]:
-    """Zeros around the slice, and between its elements where it has a step."""
+    """Zeros around the slice, and behind each of its elements where it has a step: with all of them
+    it may reach beyond the dim, and is cut. Without the last ones it would have a length below 0
+    where the slice is empty."""
     (x,) = node.operands
     dim, step = node.attributes.integer("dim"), node.attributes.integer("step")
-    start, size = _size(node.attributes, "start"), x.shape[dim]
+    start, stop = _size(node.attributes, "start"), _size(node.attributes, "stop")
+    before, size, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1 :]
     if node.shape[dim] == ZERO:
         return (build.zeros(x.shape, gradient.dtype),)
 
     def zeros(length: Integer) -> list[Node]:
-        shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
+        shape = (*before, length, *after)
         return [] if length == ZERO else [build.zeros(shape, gradient.dtype)]
 
     spread = gradient
     if step > 1:
-        before, after = gradient.shape[: dim + 1], gradient.shape[dim + 1 :]
-        apart = (*before, ONE, *after)
-        gaps = (*before, Integer.of(step - 1), *after)
-        pieces = [build.reshape(gradient, apart), build.zeros(gaps, gradient.dtype)]
-        length = gradient.shape[dim] * step
-        wide = build.concatenate(pieces, dim + 1)
-        spread = build.reshape(wide, (*x.shape[:dim], length, *x.shape[dim + 1 :]))
-        spread = build.take(spread, dim, 0, length - (step - 1))
-    rest = size - start - spread.shape[dim]
-    return (build.concatenate([*zeros(start), spread, *zeros(rest)], dim),)
+        length = node.shape[dim]
+        gaps = build.zeros((*before, length, step - 1, *after), gradient.dtype)
+        single = build.reshape(gradient, (*before, length, ONE, *after))
+        wide = build.concatenate([single, gaps], dim + 1)
+        spread = build.reshape(wide, (*before, length * step, *after))
+    padded = build.concatenate([*zeros(start), spread, *zeros(size - stop)], dim)
+    return (build.take(padded, dim, 0, size),)
 
 
 SLICE = View(
