@@ -15,16 +15,27 @@ from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_N
 from fusegen.ops.operands import unpack
 from fusegen.ops.pointwise.activations import (
     CELU,
+    ELU,
     GELU,
     HARDSHRINK,
     HARDSIGMOID,
+    HARDSWISH,
     HARDTANH,
+    RELU6,
+    SELU,
+    SELU_ALPHA,
+    SELU_SCALE,
     SIGMOID,
     SOFTSHRINK,
     SOFTSIGN,
     TANHSHRINK,
 )
 from fusegen.ops.record import Monoid, Reduction
+
+# PyTorch's gradient at NaN is that of a number or NaN, by how many there are and by the processor:
+# on a GPU it passes. So it is with whether a softshrink is 0 or -0. That of celu takes 1 / alpha in
+# float32.
+PASSING_AT_NAN = frozenset({CELU, ELU, HARDSHRINK, HARDSWISH, HARDTANH, RELU6, SELU, SOFTSHRINK})
 
 
 def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -> Tensor | None:
@@ -41,10 +52,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
     if node.operation is SIGMOID:
         logistic: Tensor = _Sigmoid.apply(x)  # type: ignore[no-untyped-call]
         return logistic
-    if node.operation is HARDTANH:
-        lowest, highest = (node.attributes.number(name) for name in ("min_val", "max_val"))
-        held: Tensor = _Held.apply(x, lowest, highest)  # type: ignore[no-untyped-call]
-        return held
+    if node.operation in PASSING_AT_NAN:
+        return _passing_at_nan(node, x)
     if node.operation is TANHSHRINK:
         curved: Tensor = _Tanhshrink.apply(x)  # type: ignore[no-untyped-call]
         return curved
@@ -55,14 +64,6 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         # PyTorch's gradient multiplies by the sixth that float32 has.
         flat = (x.detach() / 6 + 0.5).clamp(0, 1)
         return torch.where((x > -3) & (x < 3), x / 6 + 0.5, flat)
-    if node.operation in (SOFTSHRINK, HARDSHRINK):
-        # PyTorch's gradient at NaN, and whether a softshrink is 0 or -0, depend on the processor.
-        shrunk: Tensor = _Shrink.apply(x, node)  # type: ignore[no-untyped-call]
-        return shrunk
-    if node.operation is CELU:
-        # PyTorch's gradient takes 1 / alpha in float32, and is 1 or NaN at NaN by the processor.
-        bent: Tensor = _Celu.apply(x, node.attributes.number("alpha"))  # type: ignore[no-untyped-call]
-        return bent
     if node.operation is BATCH_NORM and not node.attributes.flag("training"):
         return _batch_norm(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
@@ -78,6 +79,27 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         if nothing is not None and x.is_floating_point():
             return x.new_full([size.evaluate(sizes) for size in node.shape], nothing)
     return None
+
+
+def _passing_at_nan(node: Node, x: Tensor) -> Tensor:
+    """An activation that is x or a multiple of it, whose gradient passes, beyond where it bends."""
+    attributes = node.attributes
+    made: Tensor
+    if node.operation in (SOFTSHRINK, HARDSHRINK):
+        made = _Shrink.apply(x, node)  # type: ignore[no-untyped-call]
+    elif node.operation in (HARDTANH, RELU6):
+        ends = ("min_val", "max_val")
+        bounds = (0.0, 6.0) if node.operation is RELU6 else map(attributes.number, ends)
+        made = _Held.apply(x, *bounds)  # type: ignore[no-untyped-call]
+    elif node.operation is HARDSWISH:
+        made = _Hardswish.apply(x)  # type: ignore[no-untyped-call]
+    elif node.operation is SELU:
+        made = _Elu.apply(x, SELU_ALPHA, 1.0, SELU_SCALE)  # type: ignore[no-untyped-call]
+    else:
+        alpha = attributes.number("alpha")
+        width = alpha if node.operation is CELU else 1.0
+        made = _Elu.apply(x, alpha, width, 1.0)  # type: ignore[no-untyped-call]
+    return made
 
 
 def _norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
@@ -174,8 +196,6 @@ class _Sigmoid(torch.autograd.Function):
 
 
 class _Held(torch.autograd.Function):
-    """Gradients pass at NaN as on a GPU; on the CPU some do and some do not."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, lowest: float, highest: float) -> Tensor:
         ctx.save_for_backward((x <= lowest) | (x >= highest))
@@ -187,17 +207,33 @@ class _Held(torch.autograd.Function):
         return torch.where(outside, 0.0, gradient), None, None
 
 
-class _Celu(torch.autograd.Function):
+class _Hardswish(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: float) -> Tensor:
-        scaled = x.clamp(max=0) / alpha
-        ctx.save_for_backward(torch.where(x <= 0, torch.exp(scaled), 1.0))
-        return torch.where(x <= 0, alpha * torch.expm1(scaled), x)
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * (x + 3).clamp(0, 6) / 6
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        bent = torch.where(x < 3, gradient * (x / 3 + 0.5), gradient)
+        return torch.where(x <= -3, 0.0, bent)
+
+
+class _Elu(torch.autograd.Function):
+    """`scale * x` where x is positive, else `scale * alpha * (exp(x / width) - 1)`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float, width: float, scale: float) -> Tensor:
+        scaled = x.clamp(max=0) / width
+        slope = torch.where(x <= 0, alpha / width * torch.exp(scaled), 1.0)
+        ctx.save_for_backward(slope * scale)
+        return torch.where(x <= 0, alpha * torch.expm1(scaled), x) * scale
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (slope,) = ctx.saved_tensors
-        return gradient * slope, None
+        return gradient * slope, None, None, None
 
 
 class _Softsign(torch.autograd.Function):
@@ -233,7 +269,7 @@ class _Tanhshrink(torch.autograd.Function):
 
 
 class _Shrink(torch.autograd.Function):
-    """Values as on a GPU, where what is held near 0 keeps its sign, and gradients pass at NaN."""
+    """Values as on a GPU, where what is held near 0 keeps its sign."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, node: Node) -> Tensor:

@@ -10,6 +10,11 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # PyTorch's own gradients at NaN, in vectors of many, are those of no number or of another one.
+    "activations at NaN": (
+        "input x: [n, 16]\n    return elu(x, alpha=1.5), selu(x), hardswish(x), relu6(x)",
+        Case("float32", {"n": 64}, {"x": Filled(Values.SPECIAL, seed=1)}),
+    ),
     # The gradient was spread without the zeros behind its last element, of which there was none.
     "a slice with a step of which nothing is left": (
         "input x: [n, 6, h]\n    return x[..., 1::3]",
