@@ -8,7 +8,8 @@ fall on one side of it, so it may be as near to one of many more that lies beyon
 Where a result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
 perturbations; but where an element may be so far off that it leaves the range of its type, it may
 be infinite. Where a sum may overflow on the way, a perturbed result is NaN and the exact one is
-not: anything goes.
+not: anything goes. So it does where samples divide by numbers on both sides of 0, which is asked at
+the second look.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 from fusegen.ir.graph import Graph, Output, topological
 from fusegen.testing.indices import are_among, candidates, ranked_by
 from fusegen.testing.interpreter import Sizes, exact, perturbed
+from fusegen.testing.poles import Divisors
 from fusegen.testing.rounding import Precision
 
 SAMPLES = 8
@@ -40,9 +42,9 @@ UNITS_IN_LAST_PLACE = 2.0
 class Bound:
     """What an output may be: within `allowed` of `exact` (float64, elementwise) or of `eager`, or
     special where eager mode or one of `samples` (in the output's dtype) is in the same way. Indices
-    of an extreme may be those of any of the `candidates` for it. Truth values and integers may be
-    anything where they are `lost`, made of sums that may overflow. The samples of a second look are
-    `further` ones, in float64."""
+    of an extreme may be those of any of the `candidates` for it. Anything goes where elements are
+    `lost`, made of quotients without a bound, or, for truth values and integers, of sums that may
+    overflow. The samples of a second look are `further` ones, in float64."""
 
     name: str
     exact: Tensor
@@ -87,11 +89,12 @@ class Bound:
 
     @property
     def _lost(self) -> Tensor:
-        """Where a sum on the way may overflow."""
-        lost = torch.zeros_like(self.exact, dtype=torch.bool)
+        """Where a sum on the way may overflow, or a divisor be 0."""
+        overflown = torch.zeros_like(self.exact, dtype=torch.bool)
         for sample in self.samples:
-            lost |= sample.isnan()
-        return lost & ~self.exact.isnan()
+            overflown |= sample.isnan()
+        overflown &= ~self.exact.isnan()
+        return overflown if self.lost is None else overflown | self.lost
 
     def excess(self, actual: Tensor) -> Tensor:
         """Each element's error in units of what is allowed; infinite where a special value is
@@ -114,11 +117,14 @@ def bounds(
     in order, and `eager` PyTorch's results from them in the module's own dtype. There are `looks`
     times as many samples as usual."""
     truth = exact(graph, tensors, sizes)
+    divisors = Divisors()
     drawn = [
-        perturbed(graph, tensors, sizes, kind, seed)
+        perturbed(graph, tensors, sizes, kind, seed, unbounded=divisors.noted(looks > 1))
         for seed, kind in enumerate(precisions(graph, precision, looks))
     ]
     samples = [roots for roots, _ in drawn]
+    crossing = [divisors.crossing_zero()] if looks > 1 else []
+    at_poles = [perturbed(graph, tensors, sizes, precision, 0, unbounded=c) for c in crossing]
     usual = len(precisions(graph, precision))
     found = []
     for i, output in enumerate(graph.outputs):
@@ -131,10 +137,9 @@ def bounds(
             (limit,) = bounds(of_ranked, tensors, values, sizes, precision)
             near = candidates(output.node, limit.exact, limit.allowed)
             bound = replace(bound, candidates=near)
-        if not output.node.dtype.is_float:
-            lost = torch.stack([losses[i] for _, losses in drawn]).any(0)
-            bound = replace(bound, lost=lost)
-        found.append(bound)
+        lossy = at_poles if output.node.dtype.is_float else [*drawn, *at_poles]
+        lost = [losses[i] for _, losses in lossy]
+        found.append(replace(bound, lost=torch.stack(lost).any(0)) if lost else bound)
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes.differentiation import Differentiated, Origin, without
 from fusegen.testing.bounds import Bound, bound_of, precisions
 from fusegen.testing.interpreter import Sizes, as_stored, exact, perturbed
+from fusegen.testing.poles import Divisors, Unbounded, bounded
 from fusegen.testing.rounding import Precision
 from fusegen.testing.truth import Truth, true_gradients
 
@@ -55,22 +56,23 @@ def gradient_bounds(
     found = for_used(found, upstream)
     truth = true_gradients(model, found.targets, tensors, upstream, sizes)
 
-    samples = [
-        _perturbed(found, tensors, upstream, sizes, kind, seed)
-        for seed, kind in enumerate(precisions(found.forward, precision, looks))
-    ]
+    divisors = Divisors(), Divisors()
+    samples = []
+    for seed, kind in enumerate(precisions(found.forward, precision, looks)):
+        noted = divisors[0].noted(looks > 1), divisors[1].noted(looks > 1)
+        samples.append(_perturbed(found, tensors, upstream, sizes, kind, seed, noted)[0])
+    lost: dict[int, Tensor] = {}
+    if looks > 1:
+        crossing = divisors[0].crossing_zero(), divisors[1].crossing_zero()
+        _, lost = _perturbed(found, tensors, upstream, sizes, precision, 0, crossing)
     usual = len(precisions(found.forward, precision))
-    return {
-        target: bound_of(
-            _name(found, target),
-            truth[target].value,
-            [s[target] for s in samples],
-            eager[target],
-            usual,
-        )
-        for target in found.targets
-        if target in eager
-    }
+    limits = {}
+    for target in found.targets:
+        if target in eager:
+            moved, name = [s[target] for s in samples], _name(found, target)
+            limit = bound_of(name, truth[target].value, moved, eager[target], usual)
+            limits[target] = replace(limit, lost=lost.get(target))
+    return limits
 
 
 def formula_bounds(
@@ -90,7 +92,7 @@ def formula_bounds(
     modelled = _exactly(found, tensors, upstream, sizes)
     in_float32, in_float64 = (
         [
-            _perturbed(graphs, tensors, upstream, sizes, Precision(unbounded=True), seed)
+            _perturbed(graphs, tensors, upstream, sizes, Precision(unbounded=True), seed)[0]
             for seed in range(FORMULA_SAMPLES * looks)
         ]
         for graphs in (rounding, found)
@@ -184,17 +186,21 @@ def _perturbed(
     sizes: Sizes,
     precision: Precision,
     seed: int,
-) -> dict[int, Tensor]:
-    """The gradients as kernels may compute them, by the arguments' positions."""
-    roots, lost = perturbed(found.forward, tensors, sizes, precision, seed)
+    unbounded: tuple[Unbounded, Unbounded] = (bounded, bounded),
+) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """The gradients as kernels may compute them, and which elements of each may be anything, by the
+    arguments' positions; `unbounded` are the forward's quotients and the backward's that are."""
+    forward, backward = unbounded
+    roots, lost = perturbed(found.forward, tensors, sizes, precision, seed, unbounded=forward)
     stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
     given = taken(found, tensors, upstream, roots if precision.unbounded else stored)
     nothing = [torch.zeros_like(tensor, dtype=torch.bool) for tensor in tensors]
     none = [None if g is None else torch.zeros_like(g, dtype=torch.bool) for g in upstream]
     seed += BACKWARD_SEEDS
     handed = taken(found, nothing, none, lost)
-    made, _ = perturbed(found.backward, given, sizes, precision, seed, handed)
-    return dict(zip(found.targets, made, strict=True))
+    made, lost = perturbed(found.backward, given, sizes, precision, seed, handed, backward)
+    targets = found.targets
+    return dict(zip(targets, made, strict=True)), dict(zip(targets, lost, strict=True))
 
 
 def _name(found: Differentiated, target: int) -> str:

@@ -29,6 +29,7 @@ from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
 from fusegen.testing import twins
 from fusegen.testing.losses import Losses
+from fusegen.testing.poles import Unbounded, bounded
 from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.rounding import Precision, overflows, rounding_error
 from fusegen.testing.stand_ins import stand_in
@@ -79,10 +80,11 @@ def perturbed(
     precision: Precision,
     seed: int,
     lost_before: Sequence[Tensor] = (),
+    unbounded: Unbounded = bounded,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The graph's roots with rounding errors whose signs are drawn from `seed`; and which elements
-    of each may be anything, as a sum on the way may overflow, or, where `lost_before` is given,
-    as elements of the `tensors` may be.
+    of each may be anything, as a sum on the way may overflow, or a quotient is `unbounded`, or,
+    where `lost_before` is given, as elements of the `tensors` may be.
 
     What leaves the range of its dtype is infinite, and NaN where a sum may do so on the way.
     """
@@ -97,6 +99,10 @@ def perturbed(
 
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
         moved, lost = move(node, value, operands)
+        without_bound = unbounded(node, operands)
+        if without_bound is not None:
+            moved = torch.where(without_bound, nan, moved)
+            lost = without_bound if lost is None else lost | without_bound
         return losses.through(node, moved, operands, lost)
 
     def move(node: Node, value: Tensor, operands: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:

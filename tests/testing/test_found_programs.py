@@ -10,6 +10,12 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # A kernel's divisor was nearer to 0 than that of any sample, as errors may have it.
+    "a remainder by what may be 0": (
+        "input x: [n, 17]\n    input y: [n, 17]\n    norm = GroupNorm(1, 17)\n"
+        "    return x % norm(y)",
+        Case("float32", {"n": 257}, {"y": Filled(Values.OFFSET, seed=5)}, order=11),
+    ),
     # PyTorch's own gradients at NaN, in vectors of many, are those of no number or of another one.
     "activations at NaN": (
         "input x: [n, 16]\n    return elu(x, alpha=1.5), selu(x), hardswish(x), relu6(x)",

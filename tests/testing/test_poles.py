@@ -1,0 +1,60 @@
+"""Quotients have no bound where errors move the divisor across 0, and have one elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusegen.ir.graph import Graph
+from fusegen.ops.construct import call
+from fusegen.ops.pointwise import arithmetic
+from fusegen.testing.bounds import SECOND_LOOK, bounds
+from fusegen.testing.poles import Divisors
+from fusegen.testing.rounding import Precision
+from tests.emulated import apply, graph, value
+
+SIZES = {"n": 2}
+# In float32 2 ** -24 + 1 - 1 is off by as much as it is, and 3 + 2 - 1 is not.
+GIVEN = [torch.tensor([2.0**-24, 3.0]), torch.tensor([1.0, 2.0])]
+
+
+def quotient(operation: str) -> Graph:
+    x, y = value("x", "n"), value("y", "n")
+    divisor = apply("sub", apply("add", x, y), 1.0)
+    if operation == "reciprocal":
+        return graph([x, y], apply("reciprocal", divisor))
+    if operation == "pow":
+        return graph([x, y], apply("pow", divisor, -1))
+    return graph([x, y], apply(operation, y, divisor))
+
+
+@pytest.mark.parametrize("operation", ["div", "remainder", "reciprocal", "pow"])
+def test_a_quotient_by_what_may_be_0_is_lost_at_the_second_look(operation: str) -> None:
+    eager = {"div": [1.7e7, 0.5], "remainder": [0.0, 2.0]}.get(operation, [1.7e7, 0.25])
+    wrong = torch.tensor([-12345.0, 0.75])
+    found = [
+        bounds(quotient(operation), GIVEN, [torch.tensor(eager)], SIZES, Precision(), looks)
+        for looks in (1, SECOND_LOOK)
+    ]
+    ((first,), (second,)) = found
+    assert first.violations(wrong)[1] and second.violations(wrong).tolist() == [False, True]
+    assert first.lost is None and second.lost is not None
+    assert second.lost.tolist() == [True, False]
+
+
+def test_a_power_that_divides_nothing_has_a_bound() -> None:
+    x, y = value("x", "n"), value("y", "n")
+    cube = graph([x, y], apply("pow", apply("sub", apply("add", x, y), 1.0), 3))
+    eager = torch.tensor([0.0, 64.0])
+    (limit,) = bounds(cube, GIVEN, [eager], SIZES, Precision(), SECOND_LOOK)
+    assert limit.violations(torch.tensor([1.0, 64.0])).tolist() == [True, False]
+
+
+def test_only_divisors_that_were_on_both_sides_of_0() -> None:
+    x, y = value("x", "n"), value("y", "n")
+    node = call(arithmetic.DIVIDE, (x, y))
+    divisors = Divisors()
+    for sample in ([-1.0, 0.0, 2.0, 1.0], [1.0, 0.0, 1.0, 0.0], [2.0, 0.0, 3.0, 2.0]):
+        assert divisors.noted()(node, (torch.ones(1), torch.tensor(sample))) is None
+    lost = divisors.crossing_zero()(node, (torch.ones(1), torch.zeros(4)))
+    assert lost is not None and lost.tolist() == [True, False, False, False]
