@@ -3,7 +3,9 @@
 The truth is PyTorch's autograd through the model in float64 (`fusegen.testing.truth`). The backward
 is a graph as well, so its rounding errors come from the same source: the forward is evaluated with
 an error in each operation, what it hands to the backward is rounded as memory does, and the
-backward is evaluated with errors of its own. Whether that graph is the derivative at all is asked
+backward is evaluated with errors of its own. Errors part what is tied in a kernel as well, as the
+greatest of equal elements, and what only ties have is then not seen to err; so at a second look the
+forward of some evaluations makes none. Whether that graph is the derivative at all is asked
 apart, in float64 from end to end (`formula_bounds`). An output that nothing was made of has no
 gradient, and adds nothing.
 """
@@ -56,16 +58,22 @@ def gradient_bounds(
     found = for_used(found, upstream)
     truth = true_gradients(model, found.targets, tensors, upstream, sizes)
 
+    kinds = precisions(found.forward, precision, looks)
+    usual = len(precisions(found.forward, precision))
     divisors = Divisors(), Divisors()
     samples = []
-    for seed, kind in enumerate(precisions(found.forward, precision, looks)):
+    for seed, kind in enumerate(kinds):
         noted = divisors[0].noted(looks > 1), divisors[1].noted(looks > 1)
         samples.append(_perturbed(found, tensors, upstream, sizes, kind, seed, noted)[0])
     lost: dict[int, Tensor] = {}
     if looks > 1:
         crossing = divisors[0].crossing_zero(), divisors[1].crossing_zero()
         _, lost = _perturbed(found, tensors, upstream, sizes, precision, 0, crossing)
-    usual = len(precisions(found.forward, precision))
+        samples[:0] = [
+            _perturbed(found, tensors, upstream, sizes, kind, seed, with_ties=True)[0]
+            for seed, kind in enumerate(kinds[:usual])
+        ]
+        usual *= 2
     limits = {}
     for target in found.targets:
         if target in eager:
@@ -90,10 +98,14 @@ def formula_bounds(
     found, rounding = for_used(found, upstream), for_used(rounding, upstream)
     truth = true_gradients(model, found.targets, tensors, upstream, sizes)
     modelled = _exactly(found, tensors, upstream, sizes)
+    kinds = [(seed, False) for seed in range(FORMULA_SAMPLES * looks)]
+    kinds += [(seed, True) for seed in range(FORMULA_SAMPLES * (looks - 1))]
     in_float32, in_float64 = (
         [
-            _perturbed(graphs, tensors, upstream, sizes, Precision(unbounded=True), seed)[0]
-            for seed in range(FORMULA_SAMPLES * looks)
+            _perturbed(
+                graphs, tensors, upstream, sizes, Precision(unbounded=True), seed, with_ties=ties
+            )[0]
+            for seed, ties in kinds
         ]
         for graphs in (rounding, found)
     )
@@ -187,11 +199,17 @@ def _perturbed(
     precision: Precision,
     seed: int,
     unbounded: tuple[Unbounded, Unbounded] = (bounded, bounded),
+    with_ties: bool = False,
 ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
     """The gradients as kernels may compute them, and which elements of each may be anything, by the
-    arguments' positions; `unbounded` are the forward's quotients and the backward's that are."""
+    arguments' positions; `unbounded` are the forward's quotients and the backward's that are. The
+    forward makes no errors where it is to keep the ties that it has."""
     forward, backward = unbounded
-    roots, lost = perturbed(found.forward, tensors, sizes, precision, seed, unbounded=forward)
+    if with_ties:
+        roots = exact(found.forward, tensors, sizes)
+        lost = tuple(torch.zeros_like(root, dtype=torch.bool) for root in roots)
+    else:
+        roots, lost = perturbed(found.forward, tensors, sizes, precision, seed, unbounded=forward)
     stored = [as_stored(r, node) for r, node in zip(roots, found.forward.roots, strict=True)]
     given = taken(found, tensors, upstream, roots if precision.unbounded else stored)
     nothing = [torch.zeros_like(tensor, dtype=torch.bool) for tensor in tensors]

@@ -10,6 +10,20 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # Errors had parted in all samples what is tied, and only the ties' gradients err.
+    "the greatest of a softmax of ties": (
+        "input x: [n, 40]\n    return amax(softmax(x, 0))",
+        Case("float32", {"n": 17}, {"x": Filled(Values.TINY, seed=40697)}),
+    ),
+    "the formula for the greatest of ties": (
+        "input x: [n, 40]\n    return amax(softmax(x, 0))",
+        Case(
+            "bfloat16",
+            {"n": 17},
+            {"x": Filled(Values.TINY, seed=40697)},
+            gradients={"output": Filled(Values.UNIFORM, seed=23943)},
+        ),
+    ),
     # A kernel's divisor was nearer to 0 than that of any sample, as errors may have it.
     "a remainder by what may be 0": (
         "input x: [n, 17]\n    input y: [n, 17]\n    norm = GroupNorm(1, 17)\n"
