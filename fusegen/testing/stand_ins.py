@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fusegen.ir.graph import Node
 from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM, RMS_NORM
+from fusegen.ops.composite.reductions import PROD
 from fusegen.ops.operands import unpack
 from fusegen.ops.pointwise.activations import (
     CELU,
@@ -73,6 +74,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return _norm(node, operands)
     if node.operation is RMS_NORM:
         return _rms_norm(node, operands)
+    if node.operation is PROD and x.is_floating_point() and x.numel() and x.dim():
+        return _product(node, x)
     if isinstance(node.operation, Reduction) and not x.numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
@@ -100,6 +103,15 @@ def _passing_at_nan(node: Node, x: Tensor) -> Tensor:
         width = alpha if node.operation is CELU else 1.0
         made = _Elu.apply(x, alpha, width, 1.0)  # type: ignore[no-untyped-call]
     return made
+
+
+def _product(node: Node, x: Tensor) -> Tensor | None:
+    """PyTorch's gradient at what is not finite depends on whether any other row has a 0."""
+    dim = node.attributes["dim"]
+    if not isinstance(dim, int):
+        return None
+    made: Tensor = _Product.apply(x, dim)  # type: ignore[no-untyped-call]
+    return made if node.attributes.get("keepdim") else made.squeeze(dim)
 
 
 def _norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
@@ -234,6 +246,27 @@ class _Elu(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (slope,) = ctx.saved_tensors
         return gradient * slope, None, None, None
+
+
+class _Product(torch.autograd.Function):
+    """The quotient by the element, and in rows that have a 0 the product of the other elements."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        result = x.prod(dim, keepdim=True)
+        first = torch.ones_like(x.narrow(dim, 0, 1))
+        before, after = (
+            torch.cat((first, way.narrow(dim, 0, x.shape[dim] - 1)), dim).cumprod(dim)
+            for way in (x, x.flip(dim))
+        )
+        has_zero = (x == 0).any(dim, keepdim=True)
+        ctx.save_for_backward(torch.where(has_zero, before * after.flip(dim), result / x))
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return gradient * slope, None
 
 
 class _Softsign(torch.autograd.Function):

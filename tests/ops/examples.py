@@ -237,7 +237,7 @@ def reduction_examples(draw: st.DrawFn, record: Reduction) -> Example:
     shape = draw(shapes(min_rank=1, min_size=1))
     operand, sizes = draw(typed(shape, draw(st.sampled_from(accepted_dtypes(record)))))
     dims = draw(some_dims(len(shape)))
-    dims = dims[:1] if record.name in ("prod", "argmax", "argmin") else dims
+    dims = dims[:1] if record.name in ("prod", "prod_of_all", "argmax", "argmin") else dims
     return Example((operand,), {"dims": dims, "keepdim": draw(st.booleans())}, sizes)
 
 

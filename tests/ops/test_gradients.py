@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from fusegen.ops.pointwise import activations, arithmetic, functions
 from fusegen.ops.record import OperationError, Record
 from fusegen.ops.registry import FUNCTIONS, PRIMITIVES
 from fusegen.passes.differentiation import differentiate
-from tests.emulated import graph, value
+from tests.emulated import apply, graph, value
 from tests.gradients import autograd_gradients, graph_gradients
 from tests.ops.examples import Example, build_node, examples_for, values_for
 from tests.reference import evaluate
@@ -71,15 +72,22 @@ def _in_double(example: Example) -> Example:
 
 
 def check(
-    root: Node, inputs: Sequence[Node], values: dict[Node, torch.Tensor], **sizes: int
+    root: Node,
+    inputs: Sequence[Node],
+    values: dict[Node, torch.Tensor],
+    given: float | None = None,
+    **sizes: int,
 ) -> int:
-    """Compare all gradients of one result; how many there are."""
+    """Compare all gradients of one result, for a gradient of its own that is drawn or is `given`
+    for all elements; how many there are."""
     model = graph(inputs, root)
     (result,) = evaluate(model.roots, values, sizes)
     if not result.dtype.is_floating_point:
         return 0
     generator = torch.Generator().manual_seed(1)
     upstream = [torch.randn(result.shape, generator=generator, dtype=result.dtype)]
+    if given is not None:
+        upstream[0].fill_(given)
     expected = autograd_gradients(model, values, upstream, sizes)
     differentiated = differentiate(model)
     if differentiated is None:
@@ -160,3 +168,22 @@ def test_slices_of_few_elements_with_a_step(start: int, step: int, size: int) ->
     x = value("x", 2, "h", 3, dtype=DType.FLOAT64)
     values = {x: torch.ones(2, size, 3, dtype=torch.float64)}
     assert check(indexing.index(x, (Range(), Range(start, None, step))), [x], values, h=size)
+
+
+BESIDE_ZEROS = [
+    *([2.0, 3.0, 4.0], [0.0, 3.0, 4.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0]),
+    *([inf, 3.0, 4.0], [0.0, inf, 4.0], [0.0, inf, nan], [0.0, 0.0, -inf], [nan, 2.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize("dim", [None, 0])
+@pytest.mark.parametrize("elements", BESIDE_ZEROS, ids=str)
+@pytest.mark.parametrize("upstream", [1.5, inf, nan])
+def test_products_of_zeros_and_what_is_not_finite(
+    elements: list[float], upstream: float, dim: int | None
+) -> None:
+    """PyTorch has another gradient for the product of all elements than for one along a dim."""
+    x = value("x", 3, dtype=DType.FLOAT64)
+    values = {x: torch.tensor(elements, dtype=torch.float64)}
+    product = apply("prod", x) if dim is None else apply("prod", x, dim=dim)
+    assert check(product, [x], values, upstream)

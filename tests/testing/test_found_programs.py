@@ -10,6 +10,22 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # PyTorch's gradient of a product of all is 0 where there are two zeros, whatever comes in.
+    "the product of all and infinite gradients": (
+        "input x: [n, 17]\n    return prod(x)",
+        Case(
+            "float32",
+            {"n": 16},
+            {"x": Filled(Values.INTEGERS)},
+            gradients={"output": Filled(Values.SPECIAL, seed=48)},
+        ),
+    ),
+    # Beside one 0 the gradient of what is infinite is 0; whether it is without depended in PyTorch
+    # on whether another row has a 0.
+    "products of zeros and infinities": (
+        "input x: [n, 3]\n    return prod(relu(x), dim=1)",
+        Case("float32", {"n": 256}, {"x": Filled(Values.SPECIAL, seed=1)}),
+    ),
     # Errors had parted in all samples what is tied, and only the ties' gradients err.
     "the greatest of a softmax of ties": (
         "input x: [n, 40]\n    return amax(softmax(x, 0))",

@@ -130,7 +130,8 @@ def _over_one_dim(record: Reduction, x: Node, attributes: Attributes) -> Node:
 
 def _prod(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x, dtype = _to_sum(operands[0], attributes)
-    return build.as_result(_over_one_dim(primitive.PRODUCT, x, attributes), dtype)
+    record = primitive.PRODUCT_OF_ALL if attributes["dim"] is None else primitive.PRODUCT
+    return build.as_result(_over_one_dim(record, x, attributes), dtype)
 
 
 PROD = composite(

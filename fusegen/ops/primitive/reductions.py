@@ -61,18 +61,33 @@ def _extreme(node: Node, gradient: Node) -> tuple[Node]:
     return (build.mul(parts, chosen),)
 
 
+def _counted(chosen: Node, x: Node, dims: tuple[int, ...]) -> Node:
+    """How many elements of `x` are chosen."""
+    return build.total(build.cast(chosen, x.dtype.compute), dims, keepdim=True)
+
+
 def _product(node: Node, gradient: Node) -> tuple[Node]:
     """The product of the other elements: the quotient by the element, unless one of them is 0;
-    beside another 0 it is 0, or NaN where they are not all finite."""
+    beside a 0 it is 0, or NaN where they are not all finite."""
     (x,) = node.operands
     dims = node.attributes.integers("dims")
-    zero = build.eq(x, 0)
-    zeros = build.total(build.cast(zero, x.dtype.compute), dims, keepdim=True)
+    zero, special = build.eq(x, 0), build.ne(build.mul(x, 0), 0)
+    zeros, specials = _counted(zero, x, dims), _counted(special, x, dims)
     others = build.reduce(PRODUCT, build.where(zero, 1, x), dims, keepdim=True)
-    alone = build.where(build.eq(zeros, 1), others, build.mul(others, 0))
+    others_special = build.gt(specials, build.cast(special, x.dtype.compute))
+    beside = build.where(others_special, build.mul(others, 0), 0)
     quotient = build.div(build.restore(node, x, dims), x)
-    slope = build.where(zero, alone, quotient)
+    alone = build.both(zero, build.eq(zeros, 1))
+    slope = build.where(alone, others, build.where(build.gt(zeros, 0), beside, quotient))
     return (build.mul(build.restore(gradient, x, dims), slope),)
+
+
+def _product_of_all(node: Node, gradient: Node) -> tuple[Node]:
+    """Where there are two zeros, PyTorch's gradient is 0, whatever the other elements are."""
+    (x,) = node.operands
+    zeros = _counted(build.eq(x, 0), x, node.attributes.integers("dims"))
+    (of_one,) = _product(node, gradient)
+    return (build.where(build.gt(zeros, 1), 0, of_one),)
 
 
 def _reduction(
@@ -110,6 +125,14 @@ PRODUCT = _reduction(
     "The product over one dim, in the operand's dtype.",
     Accepts.SUMMANDS,
     gradient=_product,
+)
+PRODUCT_OF_ALL = _reduction(
+    "prod_of_all",
+    Monoid.PRODUCT,
+    "torch.prod({input}, {dims:only}, keepdim={keepdim})",
+    "The product of a whole tensor's elements, which PyTorch differentiates in another way.",
+    Accepts.SUMMANDS,
+    gradient=_product_of_all,
 )
 AMAX = _reduction(
     "amax",
@@ -182,4 +205,17 @@ MOMENTS = _reduction(
     gradient=_moments,
 )
 
-RECORDS = (SUM, PRODUCT, AMAX, AMIN, ANY, ALL, ARGMAX, ARGMIN, LOG_SUM_EXP, MEAN, MOMENTS)
+RECORDS = (
+    SUM,
+    PRODUCT,
+    PRODUCT_OF_ALL,
+    AMAX,
+    AMIN,
+    ANY,
+    ALL,
+    ARGMAX,
+    ARGMIN,
+    LOG_SUM_EXP,
+    MEAN,
+    MOMENTS,
+)
