@@ -138,7 +138,7 @@ def tensor_product_text(
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,
         _conditions(plan, cores, scope, host),
-        plan.axes.depths.constant is None,
+        plan.axes.depths.constant is None or cores.parts > 1,
         split_text(plan, cores.split, cores.depth, host) if cores.split else None,
         elements,
         program,

@@ -8,8 +8,8 @@ from fusegen.plan.expressions import Compute, Expression, Load, walk
 from fusegen.plan.tolerance import NARROW
 
 # The special-function unit is busy with one instruction while 8 others are issued: it has 16 of a
-# multiprocessor's 128 lanes (CUDA C++ Programming Guide, throughput of arithmetic instructions). One
-# more was measured to choose best (docs/notes/memory-bound.md).
+# multiprocessor's 128 lanes (CUDA C++ Programming Guide, throughput of arithmetic instructions).
+# One more was measured to choose best (docs/notes/memory-bound.md).
 SPECIAL = 9
 # The part of the time for an element's bytes that special functions may take: the same
 # multiprocessors also come with memory that is a third faster.

@@ -14,8 +14,18 @@ from fusegen.plan.module import plan_module
 from fusegen.plan.preferences import Preferences
 from fusegen.runtime.toolchain import find_nvcc
 from tests.codegen.golden_graphs import GOLDENS
-from tests.emulated import compile_quietly, cuda_text, joined_text, planned, session_folder
-from tests.kernels.families import FAMILIES
+from tests.emulated import (
+    apply,
+    compile_quietly,
+    cuda_text,
+    graph,
+    joined_text,
+    planned,
+    session_folder,
+)
+from tests.kernels.families import FAMILIES, add, mul
+from tests.kernels.test_operand_layouts import half, matmul
+from tests.kernels.test_tile_widths import on_tiles
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.fuse"))
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
@@ -40,8 +50,8 @@ def compile_for_all(text: str, path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
 def test_examples(path: Path, dtype: DType, tmp_path: Path) -> None:
-    graph = elaborate(parse(Source(path.name, path.read_text())), dtype=dtype).graph
-    plan = plan_module(pipeline.run(graph), dtype)
+    made = elaborate(parse(Source(path.name, path.read_text())), dtype=dtype).graph
+    plan = plan_module(pipeline.run(made), dtype)
     compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")
 
 
@@ -50,12 +60,23 @@ def test_goldens(tmp_path: Path) -> None:
     compile_for_all(joined_text(plans), tmp_path / "kernels.cu")
 
 
+def test_parts_of_k_are_multiplied_without_waiting(tmp_path: Path) -> None:
+    """ptxas would say that it keeps the products from overlapping (C7514)."""
+    dy, w, x = half("dy", "m", 4096), half("w", 4096, 1024), half("x", "m", 1024)
+    mean, scale = half("mean", "m", 1), half("scale", "m", 1)
+    gradient = matmul(dy, w)
+    centred = apply("sub", mul(gradient, scale), mul(apply("sub", x, mean), scale))
+    inputs = [dy, w, x, mean, scale]
+    plan = planned(graph(inputs, add(mul(centred, scale), x), mul(gradient, x)))
+    compile_for_all(cuda_text(on_tiles(plan, 64, parts=2)), tmp_path / "kernels.cu")
+
+
 @pytest.mark.parametrize("kind", [TileKind(192), TileKind(128), TileKind(128, 4)])
 def test_kinds_of_tiles(kind: TileKind, tmp_path: Path) -> None:
     path = next(path for path in EXAMPLES if path.name == "l2_88.fuse")
-    graph = elaborate(parse(Source(path.name, path.read_text())), dtype=DType.BFLOAT16).graph
+    made = elaborate(parse(Source(path.name, path.read_text())), dtype=DType.BFLOAT16).graph
     only = Preferences(only=kind)
-    plan = plan_module(pipeline.run(graph), DType.BFLOAT16, preferences=only)
+    plan = plan_module(pipeline.run(made), DType.BFLOAT16, preferences=only)
     compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")
 
 

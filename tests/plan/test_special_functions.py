@@ -43,7 +43,8 @@ def test_two_of_three_reciprocals_make_both_even(dtype: DType) -> None:
     text = cuda_text(planned(model))
     assert text.count("fusegen::multiplied_") == 2 and "multiplied_tanh(" in text
     assert '#include "fusegen/multiplied.cuh"' in text
-    assert "reciprocals are multiplied out in tanh, silu" in " ".join(text.split()).replace("// ", "")
+    comment = " ".join(text.split()).replace("// ", "")
+    assert "reciprocals are multiplied out in tanh, silu" in comment
 
 
 @pytest.mark.parametrize("dtype", WIDE)
@@ -61,7 +62,7 @@ def test_memory_hides_a_few() -> None:
 
 
 def test_more_bytes_hide_more() -> None:
-    """With a second operand and a second result, 8 bytes take 57 cycles at least, six functions 54."""
+    """With another operand and another result 8 bytes take 57 cycles at least, six functions 54."""
     x, other = value("x", "n", dtype=DType.BFLOAT16), value("y", "n", dtype=DType.BFLOAT16)
     made = ten(x)
     assert multiplied(graph([x, other], made, apply("mul", made, other))) == []

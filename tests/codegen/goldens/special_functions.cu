@@ -10,7 +10,7 @@
 namespace fusegen {
 // sigmoid_silu_tanh: sigmoid, sigmoid, sigmoid, silu, tanh, mish.
 // Elementwise: each element is read once and written once; special functions take longest, so
-// reciprocals are multiplied out in sigmoid, silu, tanh, mish.
+// reciprocals are multiplied out in sigmoid, sigmoid, silu, tanh, mish.
 template <int vector, bool packed>
 __global__ void __launch_bounds__(256) sigmoid_silu_tanh_kernel(
     const bfloat16* __restrict__ x,
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(256) sigmoid_silu_tanh_kernel(
         for (int element = 0; element < vector; ++element) {
             const float x_value = value_at(x_vector, element);
             const float sigmoid = fusegen::multiplied_sigmoid(x_value);
-            const float sigmoid_2 = fusegen::near_sigmoid(sigmoid);
+            const float sigmoid_2 = fusegen::multiplied_sigmoid(sigmoid);
             const float sigmoid_3 = fusegen::near_sigmoid(sigmoid_2);
             const float silu = fusegen::multiplied_silu(sigmoid_3);
             const float tanh = fusegen::multiplied_tanh(silu);
