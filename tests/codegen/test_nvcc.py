@@ -22,6 +22,7 @@ from tests.emulated import (
     joined_text,
     planned,
     session_folder,
+    value,
 )
 from tests.kernels.families import FAMILIES, add, mul
 from tests.kernels.test_operand_layouts import half, matmul
@@ -86,3 +87,11 @@ def test_every_family(dtype: DType, tmp_path: Path) -> None:
     cases = [cases[name] for name in names for cases in FAMILIES.values() if name in cases]
     plans = [planned(case.graph(dtype), case.hints) for case in cases]
     compile_for_all(joined_text(plans), tmp_path / "kernels.cu")
+
+
+def test_names_that_a_launch_has_itself(tmp_path: Path) -> None:
+    """A user's tensors may be called like the variables of `FUSEGEN_LAUNCH`."""
+    words = ("attributes", "config", "grants", "kernel", "launch")
+    inputs = [value(word, 8, 8) for word in words]
+    plan = planned(graph(inputs, apply("cat", *inputs, dim=1)))
+    compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")

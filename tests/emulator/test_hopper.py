@@ -66,6 +66,7 @@ FAULTS = [
     ("MISALIGNED_OPERAND", "operand B: an operand must begin in the first row"),
     ("MISSING_WGMMA_FENCE", "a wgmma_fence is missing"),
     ("MISSING_WGMMA_WAIT", "race: writes at .* what a matrix product"),
+    ("TOO_MANY_REGISTERS", "waits for ever in setmaxnreg.* 66560 registers and began with 64512"),
     ("MISSING_BARRIER_AFTER_INIT", "the barrier has not been initialised|race: |uninitialised: "),
 ]
 

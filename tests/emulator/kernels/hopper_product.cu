@@ -158,7 +158,11 @@ __global__ void __launch_bounds__(block_threads, 1)
             }
         }
     } else {
+#ifndef TOO_MANY_REGISTERS
         increase_registers<232>();
+#else
+        increase_registers<240>();  // found: TOO_MANY_REGISTERS
+#endif
         for (int tile = first_tile; tile < tiles; tile += tile_step) {
             int row, column;
             order.find(tile, row, column);

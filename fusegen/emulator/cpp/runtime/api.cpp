@@ -154,6 +154,10 @@ void fusegen_emulator_wgmma_commit() { emulator().warpgroups().commit(); }
 
 void fusegen_emulator_wgmma_wait(unsigned pending) { emulator().warpgroups().wait(pending); }
 
+void fusegen_emulator_set_registers(fusegen_emulator::Site site, unsigned count) {
+    emulator().set_registers(site, count);
+}
+
 void fusegen_emulator_named_barrier(fusegen_emulator::Site site, int id, int threads, int waits) {
     emulator().named_barrier(site, id, threads, waits != 0);
 }

@@ -34,6 +34,8 @@ struct Block {
     unsigned rank = 0;          // in its cluster
     unsigned first_thread = 0;  // in its cluster
     unsigned finished = 0;      // threads that have returned
+    unsigned registers = 0;     // that its threads have asked for, all together
+    Site registers_site{};      // where they last did
     Barrier barrier;
     NamedBarrier named_barriers[named_barrier_count];
     SharedMemory shared_memory;

@@ -43,6 +43,7 @@ struct Thread : ThreadContext {
     std::uint32_t mask;        // the lanes it waits for, in a warp operation
     const Mbarrier* mbarrier;  // that it waits for
     WgmmaProgress wgmma;
+    unsigned registers;
 };
 
 // What FUSEGEN_LAST_ERROR() tells; the text outlives the code.
@@ -61,6 +62,7 @@ public:
     // For the thread that runs: see interface.h.
     unsigned sync_threads(Site site, int predicate);
     void named_barrier(Site site, int id, int threads, bool waits);
+    void set_registers(Site site, unsigned count);
     void cluster_sync(Site site);
     void sync_warp(Site site, std::uint32_t mask);
     void shuffle(Site site, std::uint32_t mask, const ShuffleOperands& operands);

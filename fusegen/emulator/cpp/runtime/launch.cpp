@@ -1,4 +1,5 @@
 // Launches: what a device would refuse, the order of the clusters, and each one's run.
+#include <algorithm>
 #include <iterator>
 #include <numeric>
 
@@ -39,6 +40,11 @@ private:
 // How many times threads give way, on average, until something that runs by itself gets on. The
 // seed chooses one.
 constexpr std::uint64_t progress_periods[] = {1, 16, 128, 1024, 8192};
+
+// How many registers a thread begins with, in a block that has a multiprocessor to itself.
+unsigned launch_registers(unsigned threads) {
+    return std::min(max_thread_registers, processor_registers / threads / 8 * 8);
+}
 
 uint3 unflatten(std::uint64_t index, dim3 size) {
     return {static_cast<unsigned>(index % size.x), static_cast<unsigned>(index / size.x % size.y),
@@ -165,6 +171,7 @@ void Emulator::start_block(unsigned rank, std::uint64_t index) {
     block.rank = rank;
     block.first_thread = rank * warp_count_ * warp_lanes;
     block.finished = 0;
+    block.registers = thread_count_ * launch_registers(thread_count_);
     block.barrier = {};
     for (NamedBarrier& barrier : block.named_barriers) {
         barrier = {};
@@ -190,6 +197,7 @@ void Emulator::start_block(unsigned rank, std::uint64_t index) {
         thread.waiting = Waiting::no;
         thread.mask = 0;
         thread.wgmma = {};
+        thread.registers = launch_registers(thread_count_);
         if (!has_stack_[number]) {
             thread.fiber.allocate_stack(number);
             has_stack_[number] = true;
@@ -240,7 +248,24 @@ void Emulator::run_cluster(std::uint64_t index, Random random) {
             report("wrote outside the shared array '%s' of %zu bytes", array->name, array->bytes);
             return;
         }
+        const unsigned registers = thread_count_ * launch_registers(thread_count_);
+        if (block.registers > registers) {
+            start_report(ErrorCode::kernel_fault, block);
+            report("waits for ever in %s: its threads ask for %u registers and began with %u",
+                   SiteText(block.registers_site).text, block.registers, registers);
+            return;
+        }
     }
+}
+
+void Emulator::set_registers(Site site, unsigned count) {
+    Thread& self = current();
+    Block& block = *self.block;
+    block.registers += count - self.registers;  // modulo 2^32, where it becomes less
+    if (count > self.registers) {
+        block.registers_site = site;
+    }
+    self.registers = count;
 }
 
 void Emulator::run_thread() {

@@ -14,6 +14,9 @@ constexpr unsigned max_cluster_threads = 4096;
 constexpr unsigned max_cluster_warps = max_cluster_threads / warp_lanes;
 constexpr unsigned warpgroup_threads = 4 * warp_lanes;
 constexpr unsigned max_block_z = 64;
+// Of a multiprocessor, and the most that a thread is compiled for, in eights.
+constexpr unsigned processor_registers = 65536;
+constexpr unsigned max_thread_registers = 248;
 constexpr unsigned max_grid_x = 0x7fffffff;
 constexpr unsigned max_grid_yz = 65535;
 

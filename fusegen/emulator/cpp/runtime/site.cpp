@@ -19,6 +19,8 @@ const char* cuda_name(Operation operation) {
             return "a vote";
         case Operation::elect_one:
             return "elect_one";
+        case Operation::set_registers:
+            return "setmaxnreg";
         case Operation::named_barrier:
             return "a named barrier";
         case Operation::cluster_sync:

@@ -73,6 +73,8 @@ void fusegen_emulator_wgmma_fence();
 void fusegen_emulator_wgmma_commit();
 void fusegen_emulator_wgmma_wait(unsigned pending);
 
+// The thread has `count` registers from now on.
+void fusegen_emulator_set_registers(fusegen_emulator::Site site, unsigned count);
 void fusegen_emulator_named_barrier(fusegen_emulator::Site site, int id, int threads, int waits);
 void fusegen_emulator_cluster_sync(fusegen_emulator::Site site);
 // The same shared variable of another block of the cluster.

@@ -20,6 +20,7 @@ enum class Operation : unsigned {
     vote,
     elect_one,
     named_barrier,
+    set_registers,
     cluster_sync,
     cluster_shared,
     cluster_send,

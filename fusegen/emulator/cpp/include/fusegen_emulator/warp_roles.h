@@ -6,13 +6,17 @@
 namespace fusegen {
 
 template <int count>
-inline void decrease_registers() {
+__forceinline__ void decrease_registers(fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                            fusegen_emulator::Operation::set_registers)) {
     static_assert(count % 8 == 0 && count >= 24 && count <= 256, "not a number of registers");
+    fusegen_emulator_set_registers(site, count);
 }
 
 template <int count>
-inline void increase_registers() {
+__forceinline__ void increase_registers(fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                            fusegen_emulator::Operation::set_registers)) {
     static_assert(count % 8 == 0 && count >= 24 && count <= 256, "not a number of registers");
+    fusegen_emulator_set_registers(site, count);
 }
 
 __forceinline__ void named_barrier_sync(int id, int threads,
