@@ -270,19 +270,20 @@ class _Product(torch.autograd.Function):
 
 
 class _Softsign(torch.autograd.Function):
-    """PyTorch's gradient is a difference of terms that cancel where x is large."""
+    """PyTorch's gradient is a difference of terms that cancel where x is large, and at infinities
+    NaN."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         divisor = 1 + x.abs()
-        ctx.save_for_backward(divisor)
-        return x / divisor
+        result = x / divisor
+        ctx.save_for_backward(divisor, result)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (divisor,) = ctx.saved_tensors
-        result: Tensor = gradient / divisor / divisor
-        return result
+        divisor, result = ctx.saved_tensors
+        return torch.where(result.isnan(), result, gradient / divisor / divisor)
 
 
 class _Tanhshrink(torch.autograd.Function):

@@ -10,6 +10,11 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # The gradient that stood in for PyTorch's, which is NaN at infinities, was 0.
+    "the slope of softsign at infinities": (
+        "input x: [n, 16]\n    return softsign(x)",
+        Case("float32", {"n": 8}, {"x": Filled(Values.SPECIAL)}),
+    ),
     # PyTorch's gradient of a product of all is 0 where there are two zeros, whatever comes in.
     "the product of all and infinite gradients": (
         "input x: [n, 17]\n    return prod(x)",

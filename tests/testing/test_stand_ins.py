@@ -52,6 +52,16 @@ def test_activations_that_pass_at_nan_are_pytorchs_at_numbers(name: str, upstrea
         torch.testing.assert_close(made, right.detach(), equal_nan=True, rtol=1e-13, atol=0.0)
 
 
+def test_softsign_is_pytorchs_where_terms_do_not_cancel() -> None:
+    x = torch.tensor([-inf, -3.0, -0.5, 0.0, 0.5, 3.0, inf, nan], dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    expected = torch.nn.functional.softsign(leaf)
+    (slope,) = torch.autograd.grad(expected.sum(), leaf)
+    made, gradient = activation("softsign", x, 1.0)
+    torch.testing.assert_close(made, expected.detach(), equal_nan=True, rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(gradient, slope, equal_nan=True, rtol=1e-13, atol=0.0)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("count", [1, 64])
 def test_gradients_pass_at_nan_however_many_there_are(name: str, count: int) -> None:
