@@ -50,6 +50,7 @@ class VectorLoop:
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
+    shared: dict[Load, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # What is prepared ahead of the element loop has names inside this loop only.
@@ -97,14 +98,14 @@ class VectorLoop:
         return access(position, self.step, self.vector, self.multiples)
 
     def _shared(self, load: Load) -> str:
-        if load not in self.vectors:
+        if load not in self.shared:
             name = self.scope.buffer(load.buffer)
             variable = self.scope.names.fresh(f"{name}_shared")
             address = self.scope.address(load, self._at_first())
             dtype = storage_type(load.buffer.dtype)
             self.before.append(f"const {dtype} {variable} = {name}[{address}];")
-            self.vectors[load] = variable
-        return loaded(self.vectors[load], load.dtype)
+            self.shared[load] = variable
+        return loaded(self.shared[load], load.dtype)
 
     def choice(self, choice: Compute, known: Mapping[Expression, str]) -> str | None:
         """The text for whether an element is kept, where neighbours lie together: four of them
@@ -114,7 +115,8 @@ class VectorLoop:
             return None
         if self._access(position.position) is not Access.CONTIGUOUS:
             return None
-        given = known[seed] if seed in known else self.load(seed)
+        # Ahead of the element loop, where no element of a vector has a name.
+        given = known[seed] if seed in known else self._shared(seed)
         first = self.scope.text(position.position.substitute(self._at_first()))
         of = (choice.attributes.integer(name) for name in ("threshold", "number"))
         variable = self.scope.names.fresh(f"{choice.name}_vector")

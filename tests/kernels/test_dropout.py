@@ -50,6 +50,7 @@ def graphs() -> Mapping[str, Graph]:
     )
     (odd,) = given = inputs(("n", 7), dtype=DType.BFLOAT16)
     found["odd, 16 bits"] = given, drop(gelu(odd))
+    found["odd columns"] = given, apply("sum", drop(odd), dim=0)
     (wide,) = given = inputs((2, 16), dtype=DType.BFLOAT16)
     found["vectors of 16 bits"] = given, drop(gelu(wide))
     x, w, b = given = inputs((66, 20), (24, 20), (24,))
