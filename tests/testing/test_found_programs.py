@@ -10,7 +10,7 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
-    # Where neighbours are taken one by one, the seed was an element of a vector outside of its loop.
+    # Where neighbours are taken one by one, the seed was an element of a vector outside its loop.
     "dropped behind a norm of few columns": (
         "input x: [n, 5]\n    norm = RMSNorm(5)\n    return dropout(norm(x), 0.5)",
         Case("bfloat16", {"n": 3}, training=True),
