@@ -8,8 +8,8 @@ fall on one side of it, so it may be as near to one of many more that lies beyon
 Where a result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
 perturbations; but where an element may be so far off that it leaves the range of its type, it may
 be infinite. Where a sum may overflow on the way, a perturbed result is NaN and the exact one is
-not: anything goes. So it does where samples divide by numbers on both sides of 0, which is asked at
-the second look.
+not: anything goes. So it does where samples divide by numbers on both sides of 0, or multiply an
+infinity by them, which is asked at the second look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from fusegen.ir.graph import Graph, Output, topological
 from fusegen.testing.indices import are_among, candidates, ranked_by
 from fusegen.testing.interpreter import Sizes, exact, perturbed
-from fusegen.testing.poles import Divisors
+from fusegen.testing.poles import Crossings
 from fusegen.testing.rounding import Precision
 
 SAMPLES = 8
@@ -117,13 +117,13 @@ def bounds(
     in order, and `eager` PyTorch's results from them in the module's own dtype. There are `looks`
     times as many samples as usual."""
     truth = exact(graph, tensors, sizes)
-    divisors = Divisors()
+    crossings = Crossings()
     drawn = [
-        perturbed(graph, tensors, sizes, kind, seed, unbounded=divisors.noted(looks > 1))
+        perturbed(graph, tensors, sizes, kind, seed, unbounded=crossings.noted(looks > 1))
         for seed, kind in enumerate(precisions(graph, precision, looks))
     ]
     samples = [roots for roots, _ in drawn]
-    crossing = [divisors.crossing_zero()] if looks > 1 else []
+    crossing = [crossings.without_bound()] if looks > 1 else []
     at_poles = [perturbed(graph, tensors, sizes, precision, 0, unbounded=c) for c in crossing]
     usual = len(precisions(graph, precision))
     found = []

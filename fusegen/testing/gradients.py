@@ -22,7 +22,7 @@ from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes.differentiation import Differentiated, Origin, without
 from fusegen.testing.bounds import Bound, bound_of, precisions
 from fusegen.testing.interpreter import Sizes, as_stored, exact, perturbed
-from fusegen.testing.poles import Divisors, Unbounded, bounded
+from fusegen.testing.poles import Crossings, Unbounded, bounded
 from fusegen.testing.rounding import Precision
 from fusegen.testing.truth import Truth, true_gradients
 
@@ -60,14 +60,14 @@ def gradient_bounds(
 
     kinds = precisions(found.forward, precision, looks)
     usual = len(precisions(found.forward, precision))
-    divisors = Divisors(), Divisors()
+    crossings = Crossings(), Crossings()
     samples = []
     for seed, kind in enumerate(kinds):
-        noted = divisors[0].noted(looks > 1), divisors[1].noted(looks > 1)
+        noted = crossings[0].noted(looks > 1), crossings[1].noted(looks > 1)
         samples.append(_perturbed(found, tensors, upstream, sizes, kind, seed, noted)[0])
     lost: dict[int, Tensor] = {}
     if looks > 1:
-        crossing = divisors[0].crossing_zero(), divisors[1].crossing_zero()
+        crossing = crossings[0].without_bound(), crossings[1].without_bound()
         _, lost = _perturbed(found, tensors, upstream, sizes, precision, 0, crossing)
         samples[:0] = [
             _perturbed(found, tensors, upstream, sizes, kind, seed, with_ties=True)[0]

@@ -1,17 +1,18 @@
-"""Where what is divided by may be 0, for all that is known of it.
+"""Where what is divided by may be 0, for all that is known of it, or what multiplies an infinity.
 
 As far as a divisor may be off, a kernel's is somewhere between what errors move it to. If that lies
 on both sides of 0, a quotient has no bound: however many samples there are, a kernel's divisor may
-be nearer to 0 than that of any. A divisor that is 0 itself, or that no error moves across it, is
-none of these.
+be nearer to 0 than that of any. So it is with a product of an infinity, which is NaN only where the
+other factor is 0 itself. A number that is 0 already, or that no error moves across it, is none of
+these.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
@@ -19,6 +20,7 @@ from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.arithmetic import (
     DIVIDE,
     FLOOR_DIVIDE,
+    MUL,
     POWER,
     RECIPROCAL,
     REMAINDER,
@@ -29,44 +31,72 @@ from fusegen.ops.record import Pointwise
 # Which elements of a node's value have no bound, given its operands' values; None for none.
 Unbounded = Callable[[Node, Sequence[Tensor]], "Tensor | None"]
 
-# Which operand is divided by.
-DIVISORS = {DIVIDE: 1, FLOOR_DIVIDE: 1, TRUNCATE_DIVIDE: 1, REMAINDER: 1, RECIPROCAL: 0, POWER: 0}
+# Which operands may not be 0.
+WATCHED = {
+    **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
+    **dict.fromkeys((RECIPROCAL, POWER), (0,)),
+    MUL: (0, 1),
+}
 
 
 def bounded(node: Node, operands: Sequence[Tensor]) -> None:
     """No element of any value is without a bound."""
 
 
-class Divisors:
-    """How far errors move each divisor of a graph, by samples that all evaluate it in one order."""
+@dataclass(frozen=True)
+class _Seen:
+    """Which elements of an operand were below 0, above, and infinite, in any sample."""
+
+    below: Tensor
+    above: Tensor
+    infinite: Tensor
+
+    @staticmethod
+    def of(operand: Tensor) -> _Seen:
+        return _Seen(operand < 0, operand > 0, operand.isinf())
+
+    def or_in(self, other: _Seen) -> _Seen:
+        return _Seen(
+            self.below | other.below, self.above | other.above, self.infinite | other.infinite
+        )
+
+    @property
+    def crossing(self) -> Tensor:
+        return self.below & self.above
+
+
+class Crossings:
+    """What errors take across 0 in a graph, by samples that all evaluate it in one order."""
 
     def __init__(self) -> None:
-        self._ranges: list[tuple[Tensor, Tensor]] = []
+        self._seen: list[_Seen] = []
 
     def noted(self, wanted: bool = True) -> Unbounded:
         """For one more sample, which is told of no element; nothing is kept if it is not wanted."""
         places = itertools.count()
 
         def note(node: Node, operands: Sequence[Tensor]) -> None:
-            divisor = _divisor(node, operands)
-            if divisor is not None:
-                place = next(places)
-                if place == len(self._ranges):
-                    self._ranges.append((divisor, divisor))
-                least, greatest = self._ranges[place]
-                self._ranges[place] = torch.fmin(least, divisor), torch.fmax(greatest, divisor)
+            for operand in _watched(node, operands):
+                place, seen = next(places), _Seen.of(operand)
+                if place == len(self._seen):
+                    self._seen.append(seen)
+                else:
+                    self._seen[place] = self._seen[place].or_in(seen)
 
         return note if wanted else bounded
 
-    def crossing_zero(self) -> Unbounded:
-        """For a sample that is to be lost where a divisor was on both sides of 0 in those noted."""
-        ranges = iter(self._ranges)
+    def without_bound(self) -> Unbounded:
+        """For a sample that is to be lost where those noted were on both sides of 0."""
+        places = iter(self._seen)
 
         def look(node: Node, operands: Sequence[Tensor]) -> Tensor | None:
-            if _divisor(node, operands) is None:
+            seen = [next(places) for _ in _watched(node, operands)]
+            if not seen:
                 return None
-            least, greatest = next(ranges)
-            crossing = (least < 0) & (greatest > 0)
+            crossing = seen[0].crossing
+            if node.operation is MUL:
+                first, second = seen
+                crossing = first.crossing & second.infinite | second.crossing & first.infinite
             if node.operation is POWER:  # which has a pole where exponents are negative
                 crossing = crossing & (operands[1] < 0)
             if not crossing.any():
@@ -76,9 +106,11 @@ class Divisors:
         return look
 
 
-def _divisor(node: Node, operands: Sequence[Tensor]) -> Tensor | None:
-    """What a node divides by, if that is a float that errors may have moved."""
-    position = DIVISORS.get(node.operation) if isinstance(node.operation, Pointwise) else None
-    if position is None or not node.dtype.is_float or is_number(node.operands[position]):
-        return None
-    return operands[position] if operands[position].is_floating_point() else None
+def _watched(node: Node, operands: Sequence[Tensor]) -> list[Tensor]:
+    """What a node divides by, or its factors, if they are floats that errors may have moved."""
+    if not isinstance(node.operation, Pointwise) or not node.dtype.is_float:
+        return []
+    positions = WATCHED.get(node.operation, ())
+    if any(is_number(node.operands[p]) or not operands[p].is_floating_point() for p in positions):
+        return []
+    return [operands[position] for position in positions]

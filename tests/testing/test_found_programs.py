@@ -10,6 +10,16 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # An infinite factor times a deviation that a kernel has as 0, as errors may, is NaN.
+    "deviations of almost nothing": (
+        "input x: [n, 5]\n    return std(x, dim=1, keepdim=True)",
+        Case(
+            "float32",
+            {"n": 400},
+            {"x": Filled(Values.OFFSET, seed=508822)},
+            gradients={"output": Filled(Values.HUGE, seed=2126)},
+        ),
+    ),
     # Where neighbours are taken one by one, the seed was an element of a vector outside its loop.
     "dropped behind a norm of few columns": (
         "input x: [n, 5]\n    norm = RMSNorm(5)\n    return dropout(norm(x), 0.5)",

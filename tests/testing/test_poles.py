@@ -9,7 +9,7 @@ from fusegen.ir.graph import Graph
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise import arithmetic
 from fusegen.testing.bounds import SECOND_LOOK, bounds
-from fusegen.testing.poles import Divisors
+from fusegen.testing.poles import Crossings
 from fusegen.testing.rounding import Precision
 from tests.emulated import apply, graph, value
 
@@ -50,11 +50,20 @@ def test_a_power_that_divides_nothing_has_a_bound() -> None:
     assert limit.violations(torch.tensor([1.0, 64.0])).tolist() == [True, False]
 
 
-def test_only_divisors_that_were_on_both_sides_of_0() -> None:
+def test_only_crossings_that_were_on_both_sides_of_0() -> None:
     x, y = value("x", "n"), value("y", "n")
     node = call(arithmetic.DIVIDE, (x, y))
-    divisors = Divisors()
+    crossings = Crossings()
     for sample in ([-1.0, 0.0, 2.0, 1.0], [1.0, 0.0, 1.0, 0.0], [2.0, 0.0, 3.0, 2.0]):
-        assert divisors.noted()(node, (torch.ones(1), torch.tensor(sample))) is None
-    lost = divisors.crossing_zero()(node, (torch.ones(1), torch.zeros(4)))
+        assert crossings.noted()(node, (torch.ones(1), torch.tensor(sample))) is None
+    lost = crossings.without_bound()(node, (torch.ones(1), torch.zeros(4)))
+    assert lost is not None and lost.tolist() == [True, False, False, False]
+
+
+def test_a_product_of_an_infinity_is_lost_where_the_other_factor_was_on_both_sides_of_0() -> None:
+    node = call(arithmetic.MUL, (value("x", "n"), value("y", "n")))
+    crossings, factor = Crossings(), torch.tensor([torch.inf, 1.0, torch.inf, torch.inf])
+    for sample in ([-1.0, -1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]):
+        assert crossings.noted()(node, (torch.tensor(sample), factor)) is None
+    lost = crossings.without_bound()(node, (torch.zeros(4), factor))
     assert lost is not None and lost.tolist() == [True, False, False, False]
