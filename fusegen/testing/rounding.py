@@ -112,9 +112,8 @@ def rounding_error(
         elif "conv" in operation.name:
             terms = _terms_of_convolution(operation, operands)
             relative = _walk(node, terms, precision.convolution)
-            if (
-                not precision.unbounded
-            ):  # the library's takes subnormal numbers for zero, in torch 2.11
+            if not precision.unbounded:
+                # The library's takes subnormal numbers for zero, in torch 2.11.
                 times = max([1.0, *(float(_finite(o).max()) for o in operands if o.numel())])
                 stored = stored + terms * times * _tiny(node.dtype.compute)
         else:

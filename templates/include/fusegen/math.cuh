@@ -368,10 +368,14 @@ __device__ __forceinline__ float near_tanh(float x) {
     return absolute(x) < 0.125f ? series : whole;
 }
 
+// (1 + exp(-x)) 2^-24, whose reciprocal is not subnormal.
+__device__ __forceinline__ float sigmoid_divisor(float x) {
+    return 1.0f / 16777216.0f + near_power_of_2(::fmaf(x, -1.44269504f, -24.0f));
+}
+
 // As close as `near_exponential`, and 2^24 times as great at first, too.
 __device__ __forceinline__ float near_sigmoid(float x) {
-    constexpr float scale = 1.0f / 16777216.0f;
-    return near_reciprocal(scale + near_power_of_2(::fmaf(x, -1.44269504f, -24.0f))) * scale;
+    return near_reciprocal(sigmoid_divisor(x)) * (1.0f / 16777216.0f);
 }
 
 // By exp(-|x|), which cannot overflow and keeps the small values of the left tail.

@@ -31,11 +31,6 @@ __device__ __forceinline__ float saturated(float x) {
 #endif
 }
 
-// (1 + exp(-x)) 2^-24, as in `near_sigmoid`.
-__device__ __forceinline__ float sigmoid_divisor(float x) {
-    return 1.0f / 16777216.0f + near_power_of_2(::fmaf(x, -1.44269504f, -24.0f));
-}
-
 // To within (4 + |x|) 2^-22 + 2^-18 of itself. Beyond 2^126 the quotient is less than any float.
 __device__ __forceinline__ float multiplied_sigmoid(float x) {
     const float divisor = minimum(sigmoid_divisor(x), 0x1p126f);
