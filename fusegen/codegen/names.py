@@ -56,17 +56,17 @@ cluster_rank cluster_sync computed_once convert cp_async cp_async_commit cp_asyn
 decrease_registers dim3 divide_up emulated_resident encode_tensor_map errno exchange_columns fabsf
 fence_async_shared few_elements find_few_elements flag_columns flag_position float16 fusegen
 fusegen_dynamic_shared fusegen_emulator fusegen_emulator_dynamic_shared fusegen_emulator_take_error
-fusegen_tile_shared gridDim grants grid_of has_clusters has_mma has_wgmma increase_registers int16_t
+fusegen_tile_shared gridDim grid_of has_clusters has_mma has_wgmma increase_registers int16_t
 int32_t int64_t int8_t is_aligned is_beyond_parts is_beyond_wide_parts is_contiguous is_flagged join
-lane_pixel ldmatrix lines_of_rest linux load_vector low_part_scale low_scale mbarrier_arrive
-mbarrier_arrive_expect mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims mma_product
-multiply_entries odd outweighs_loss power_of_two prefetch_tensor_map processor_count promote
-push_run read_only reduce_block reduce_cluster reduce_lanes reduce_outer rounded shared_bytes
-skinny_product split_line split_line_threads split_lines split_lines_count split_lines_threads
-split_pays split_tile std store_vector store_vector_if threadIdx tma_load_3d tma_load_5d uint8_t
-unix value_at warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence
-wgmma_k wgmma_m wgmma_wait whole_warp wide_columns wide_product wide_rows wide_shared_bytes
-wide_threads without_scale
+known_kernel lane_pixel ldmatrix lines_of_rest linux load_vector low_part_scale low_scale
+mbarrier_arrive mbarrier_arrive_expect mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims
+mma_product multiply_entries odd outweighs_loss power_of_two prefetch_tensor_map processor_count
+promote push_run read_only reduce_block reduce_cluster reduce_lanes reduce_outer rounded
+shared_bytes skinny_product split_line split_line_threads split_lines split_lines_count
+split_lines_threads split_pays split_tile std store_vector store_vector_if threadIdx tma_load_3d
+tma_load_5d uint8_t unix value_at wait_for_earlier_kernels warpSize wgmma wgmma_commit
+wgmma_descriptor wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait whole_warp
+wide_columns wide_product wide_rows wide_shared_bytes wide_threads without_scale
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 

@@ -91,7 +91,7 @@ def test_every_family(dtype: DType, tmp_path: Path) -> None:
 
 def test_names_that_a_launch_has_itself(tmp_path: Path) -> None:
     """A user's tensors may be called like the variables of `FUSEGEN_LAUNCH`."""
-    words = ("attributes", "config", "grants", "kernel", "launch")
+    words = ("attributes", "config", "grants", "kernel", "known", "known_kernel", "launch")
     inputs = [value(word, 8, 8) for word in words]
     plan = planned(graph(inputs, apply("cat", *inputs, dim=1)))
     compile_for_all(cuda_text(plan), tmp_path / "kernels.cu")

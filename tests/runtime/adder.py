@@ -9,6 +9,7 @@ KERNEL = """\
 #include <fusegen/device.cuh>
 
 __global__ void add_kernel(const float* a, const float* b, float* out, int64_t count) {
+    fusegen::wait_for_earlier_kernels();
     const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i < count) {
         out[i] = a[i] + b[i] + OFFSET;

@@ -25,32 +25,12 @@
 
 #define FUSEGEN_LAUNCH_CLUSTERS(kernel, grid, block, cluster_blocks, shared_bytes, stream, ...) \
     do {                                                                                        \
-        static ::fusegen::SharedMemoryGrants grants;                                            \
-        ::fusegen::launch_clusters(grants, kernel, grid, block, cluster_blocks, shared_bytes,   \
-                                   stream __VA_OPT__(, ) __VA_ARGS__);                          \
+        static ::fusegen::KnownKernel known_kernel;                                             \
+        ::fusegen::launch(known_kernel, kernel, grid, block, cluster_blocks, shared_bytes,      \
+                          stream __VA_OPT__(, ) __VA_ARGS__);                                   \
     } while (false)
 
 namespace fusegen {
-
-template <class... Parameters, class... Arguments>
-void launch_clusters(SharedMemoryGrants& grants, void (*kernel)(Parameters...), dim3 grid,
-                     dim3 block, unsigned cluster_blocks, std::size_t shared_bytes, void* stream,
-                     const Arguments&... arguments) {
-    if (!grants.cover(kernel, shared_bytes)) {
-        return;
-    }
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {cluster_blocks, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
-}
 
 // The block's number in its cluster: %cluster_ctarank.
 __device__ __forceinline__ unsigned cluster_rank() {

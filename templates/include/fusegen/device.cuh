@@ -15,6 +15,8 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+
+#include "early_start.cuh"
 #endif
 
 // Marks what the loader looks up by name.
@@ -33,10 +35,18 @@
     type* name = static_cast<type*>(fusegen_emulator_dynamic_shared())
 
 // Launches `kernel` (parenthesise it when it has several template arguments) with the given grid,
-// block, dynamic shared bytes and stream. A refused launch shows in FUSEGEN_LAST_ERROR().
+// block, dynamic shared bytes and stream. The kernel must begin with wait_for_earlier_kernels(). A
+// refused launch shows in FUSEGEN_LAST_ERROR().
 #define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     ::fusegen_emulator::launch(                                        \
         kernel, #kernel, grid, block, shared_bytes, stream __VA_OPT__(, ) __VA_ARGS__)
+
+namespace fusegen {
+
+// The emulator runs one kernel after the other.
+__device__ __forceinline__ void wait_for_earlier_kernels() {}
+
+}  // namespace fusegen
 
 // The pending error's code, 0 if there is none; asking clears it.
 #define FUSEGEN_LAST_ERROR() (fusegen_emulator_take_error())
@@ -56,8 +66,8 @@
 
 #define FUSEGEN_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)             \
     do {                                                                           \
-        static ::fusegen::SharedMemoryGrants grants;                               \
-        ::fusegen::launch(grants, kernel, grid, block, shared_bytes,               \
+        static ::fusegen::KnownKernel known_kernel;                                \
+        ::fusegen::launch(known_kernel, kernel, grid, block, 1, shared_bytes,      \
                           stream __VA_OPT__(, ) __VA_ARGS__);                      \
     } while (false)
 
@@ -152,14 +162,38 @@ inline const char* error_text(int code) {
     return text;
 }
 
+// What a launch remembers of its kernel.
+struct KnownKernel {
+    SharedMemoryGrants grants;
+    EarlyStarts early_starts;
+};
+
 template <class... Parameters, class... Arguments>
-void launch(SharedMemoryGrants& grants, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            std::size_t shared_bytes, void* stream, Arguments... arguments) {
-    if (!grants.cover(kernel, shared_bytes)) {
+void launch(KnownKernel& known, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            unsigned cluster_blocks, std::size_t shared_bytes, void* stream,
+            const Arguments&... arguments) {
+    if (!known.grants.cover(kernel, shared_bytes)) {
         shared_memory_refusal.note(shared_bytes);
         return;
     }
-    kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
+    cudaLaunchAttribute attributes[2]{};
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = attributes;
+    if (cluster_blocks > 1) {
+        cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim = {cluster_blocks, 1, 1};
+    }
+    if (known.early_starts.allow(kernel)) {
+        cudaLaunchAttribute& early = attributes[config.numAttrs++];
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+    }
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
 // Applies a 4-byte shuffle to each word of a trivially copyable value: CUDA itself moves only 4 or

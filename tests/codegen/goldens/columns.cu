@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(512, 2) var_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 16;  // threads that share a row
     constexpr int steps = 16;  // columns that a thread takes together
     const int64_t rows = 64;

@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(256, 2) conv2d_sigmoid_mean_partial_kernel(
     int64_t height_minus_2,
     int64_t width,
     int64_t width_minus_2) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int warps = threads / 32;
     constexpr int tile_rows = 8;  // of the result, for a block at a time
@@ -409,6 +410,7 @@ __global__ void __launch_bounds__(256, 1) conv2d_sigmoid_mean_finish_kernel(
     int64_t batch,
     int64_t height_minus_2,
     int64_t width_minus_2) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 32;  // threads that share a row
     constexpr int steps = 4 / vector;  // vectors that a thread takes together
     const int64_t rows = batch * 32;

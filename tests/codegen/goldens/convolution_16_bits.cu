@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(256, 2) conv2d_gelu_kernel(
     int64_t batch,
     int64_t height,
     int64_t width) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int warps = threads / 32;
     constexpr int tile_rows = 4;  // of the result, for a block at a time

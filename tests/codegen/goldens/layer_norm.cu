@@ -19,6 +19,7 @@ __global__ void __launch_bounds__(256, 4) layer_norm_gelu_add_kernel(
     Strides<1> norm_bias_strides,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 32;  // threads that share a row
     constexpr int steps = 16 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;

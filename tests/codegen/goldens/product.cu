@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(256) linear_gelu_kernel(
     Strides<1> fc_bias_strides,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     const int64_t batches = 1;
     const int64_t rows = batch;
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
     const float* __restrict__ fc_bias,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_columns = 32;
     const int64_t rows = batch;

@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(256) linear_group_norm_kernel(
     Strides<1> norm_weight_strides,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_rows = 64;
     const int64_t batches = 1;
@@ -189,6 +190,7 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
     const float* __restrict__ norm_weight,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_columns = 32;
     const int64_t rows = batch;

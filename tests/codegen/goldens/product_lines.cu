@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(256) matmul_kernel(
     Strides<2> x_strides,
     float16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     const int64_t batches = 1;
     const int64_t rows = 256;
@@ -106,6 +107,7 @@ __global__ void __launch_bounds__(384, 1) matmul_64_tensor_kernel(
     const __grid_constant__ TensorMap right_map,
     float16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
     constexpr int stages = 8;
@@ -245,6 +247,7 @@ __global__ void __launch_bounds__(256) matmul_mma_kernel(
     int64_t right_batch_stride,
     float16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_NEEDS_MMA
     constexpr int threads = 256;
     constexpr int tile_rows = 128;

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(256) linear_logsumexp_gelu_partial_kernel(
     Strides<2> fc_weight_strides,
     uint8_t* __restrict__ logsumexp_states,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_rows = 64;
     constexpr int tile_columns = 64;
@@ -140,6 +141,7 @@ __global__ void __launch_bounds__(512) linear_logsumexp_gelu_partial_skinny_kern
     int64_t right_batch_stride,
     uint8_t* __restrict__ logsumexp_states,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 512;
     constexpr int tile_columns = 64;
     const int64_t rows = batch;
@@ -260,6 +262,7 @@ __global__ void __launch_bounds__(256, 1) linear_logsumexp_gelu_finish_kernel(
     const uint8_t* __restrict__ logsumexp_states,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 32;  // threads that share a row
     constexpr int steps = 4 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;

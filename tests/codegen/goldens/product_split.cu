@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(256) linear_gelu_kernel(
     Strides<2> fc_weight_strides,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     const int64_t batches = 1;
     const int64_t rows = batch;
@@ -137,6 +138,7 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
     int64_t right_batch_stride,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_columns = 32;
     const int64_t rows = batch;
@@ -178,6 +180,7 @@ __global__ void __launch_bounds__(split_line_threads) linear_gelu_split_left_ker
     float16* __restrict__ matmul_left_parts,
     float* __restrict__ matmul_left_scales,
     int64_t batch) {
+    wait_for_earlier_kernels();
     const int64_t lines = batch;
     const int64_t depths = 1024;
     const int64_t pitch = 1024;
@@ -209,6 +212,7 @@ __global__ void __launch_bounds__(split_line_threads) linear_gelu_split_right_ke
     Strides<2> fc_weight_strides,
     float16* __restrict__ matmul_right_parts,
     float* __restrict__ matmul_right_scales) {
+    wait_for_earlier_kernels();
     const int64_t lines = 4096;
     const int64_t depths = 1024;
     const int64_t pitch = 1024;
@@ -251,6 +255,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
     float* __restrict__ matmul_right_scales,
     uint8_t* __restrict__ matmul_flags,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 4;
     constexpr int stages = 3;
@@ -517,6 +522,7 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
     Strides<2> fc_weight_strides,
     float* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     const int64_t batches = 1;
     const int64_t rows = batch;
@@ -612,6 +618,7 @@ __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
     float* __restrict__ matmul_right_scales,
     uint8_t* __restrict__ matmul_flags,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 4;
     constexpr int tile_rows = wide_rows;

@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_kernel(
     Strides<2> fc_weight_strides,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_rows = 64;
     const int64_t batches = 1;
@@ -192,6 +193,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
     int64_t right_batch_stride,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     constexpr int tile_columns = 32;
     const int64_t rows = batch;
@@ -302,6 +304,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_64_tensor_kerne
     const __grid_constant__ TensorMap right_map,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
     constexpr int stages = 8;
@@ -492,6 +495,7 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_256_tensor_kern
     const __grid_constant__ TensorMap right_map,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
     constexpr int stages = 4;
@@ -684,6 +688,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
     int64_t right_batch_stride,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_NEEDS_MMA
     constexpr int threads = 256;
     constexpr int tile_rows = 128;

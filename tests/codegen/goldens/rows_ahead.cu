@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
     Strides<2> x_strides,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_CLUSTERS
     constexpr int lanes = 2048;  // threads that share a row
     constexpr int steps = 24 / vector;  // vectors that a thread takes together
@@ -133,6 +134,7 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
     Strides<2> x_strides,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_CLUSTERS
     constexpr int lanes = 2048;  // threads that share a row
     constexpr int steps = 24 / vector;  // vectors that a thread takes together
@@ -229,6 +231,7 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
     Strides<2> x_strides,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 256;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;

@@ -19,6 +19,7 @@ __global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 32;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
@@ -111,6 +112,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 256;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
@@ -200,6 +202,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_CLUSTERS
     constexpr int lanes = 4096;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
@@ -292,6 +295,7 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 512;  // threads that share a row
     constexpr int steps = 16 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;

@@ -14,6 +14,7 @@ __global__ void __launch_bounds__(512, 1) mean_partial_kernel(
     const float* __restrict__ x,
     Strides<1> x_strides,
     uint8_t* __restrict__ sum_states) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 512;  // threads that share a row
     constexpr int steps = 16 / vector;  // vectors that a thread takes together
     const int64_t rows = 1;
@@ -99,6 +100,7 @@ template <int vector, bool packed>
 __global__ void __launch_bounds__(256, 1) mean_finish_kernel(
     const uint8_t* __restrict__ sum_states,
     float* __restrict__ y) {
+    wait_for_earlier_kernels();
     constexpr int lanes = 32;  // threads that share a row
     constexpr int steps = 4 / vector;  // vectors that a thread takes together
     const int64_t rows = 1;
