@@ -49,6 +49,9 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         uses_rows_ahead=any(isinstance(k, RowText) and k.uses_rows_ahead for k in kernels),
         uses_multiplied=any(isinstance(k, ElementwiseText) and k.multiplies for k in kernels),
         uses_mma=any(isinstance(k, ProductText) and k.mma for k in kernels),
+        uses_prologues=any(
+            isinstance(k, ProductText) and k.tensor and k.tensor.prologues for k in kernels
+        ),
         uses_rest_lines=any(
             isinstance(k, ProductText) and k.tensor and k.tensor.fewer_lines for k in kernels
         ),

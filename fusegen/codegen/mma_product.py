@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.matrix_text import MatrixText, matrix_text
+from fusegen.codegen.operand_prologue import (
+    PrologueText,
+    prologue_conditions,
+    prologue_texts,
+)
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
 from fusegen.plan.kernels.epilogues import ElementEpilogue
@@ -38,6 +43,17 @@ class MmaText:
     epilogue: RowEpilogueText | None
     tile_bytes: int
     ring_bytes: int
+    prologues: tuple[PrologueText, ...]
+
+    @property
+    def preparing(self) -> tuple[str, ...]:
+        """What prepares each operand's pieces, where any is prepared."""
+        names = {prologue.operand for prologue in self.prologues}
+        if not names:
+            return ()
+        return tuple(
+            f"prepare_{side}" if side in names else "Untouched{}" for side in ("left", "right")
+        )
 
 
 def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> MmaText:
@@ -58,7 +74,14 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
         scope.parameters,
         kernel_arguments(scope, host),
         (matrix_text("left", form.left, host), matrix_text("right", form.right, host)),
-        tuple(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
+        tuple(
+            dict.fromkeys(
+                (
+                    *(contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided),
+                    *prologue_conditions(plan, form.left, form.right, host),
+                )
+            )
+        ),
         form,
         form.rows // WARP_TILE * (form.columns // WARP_TILE) * WARP,
         tile.pitch,
@@ -66,6 +89,7 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
         rows,
         -(-used // ACCESS_BYTES) * ACCESS_BYTES,
         stage * form.stages,
+        prologue_texts(plan, form.left, form.right, scope),
     )
 
 

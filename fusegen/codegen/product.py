@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.mma_product import MmaText, mma_text
+from fusegen.codegen.operand_prologue import ElementText, element_of
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.skinny_product import SkinnyText, skinny_text
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
@@ -42,8 +42,8 @@ class ProductText:
     tile_columns: int
     used_columns: int
     tile_depth: int
-    left: str
-    right: str
+    left: ElementText
+    right: ElementText
     left_depth_contiguous: bool
     right_depth_contiguous: bool
     element_lines: tuple[str, ...]
@@ -81,7 +81,6 @@ def product_text(plan: ProductPlan) -> ProductText:
     scope = Scope.of(plan.name, values, epilogue.written, product_integers(plan))
     host = Scope.of(plan.name, values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
     accumulator = compute_type(plan.accumulator)
-    load = scalar_load(scope)
     lines: tuple[str, ...] = ()
     few_lines: tuple[str, ...] = ()
     rows = None
@@ -101,8 +100,8 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.tile.columns,
         plan.tile.used_columns,
         plan.tile.depth,
-        load(plan.left),
-        load(plan.right),
+        element_of(plan.left, plan.left_prologue, scope),
+        element_of(plan.right, plan.right_prologue, scope),
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
         lines,
@@ -152,7 +151,6 @@ def _split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:
 def _inner_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scope:
     """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
     whose own operands come otherwise."""
+    values = (*plan.prologues, *plan.epilogue.values)
     written = (*plan.epilogue.written, *workspaces)
-    return Scope.of(
-        plan.name, plan.epilogue.values, written, product_integers(plan), is_packed=True
-    )
+    return Scope.of(plan.name, values, written, product_integers(plan), is_packed=True)

@@ -8,6 +8,11 @@ from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
+from fusegen.codegen.operand_prologue import (
+    PrologueText,
+    prologue_conditions,
+    prologue_texts,
+)
 from fusegen.codegen.row_cache import RegisterSlots
 from fusegen.codegen.row_program import RowLoop, program_text
 from fusegen.codegen.row_text import ProgramText
@@ -89,6 +94,7 @@ class TensorProductText:
     ragged: bool
     whole_columns: bool
     extra_slots: tuple[RegisterArray, ...]
+    prologues: tuple[PrologueText, ...]
 
     @property
     def is_line_major(self) -> bool:
@@ -150,6 +156,7 @@ def tensor_product_text(
         plan.axes.columns % width != ZERO,
         plan.axes.columns % cores.columns == ZERO,
         extra,
+        prologue_texts(plan, cores.left, cores.right, scope),
     )
 
 
@@ -158,7 +165,9 @@ def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) 
     buffers = (*scope.loads, *scope.stores)
     if not cores.split:
         operands = (cores.left.buffer, cores.right.buffer)
-        return (*packed, *aligned(host, dict.fromkeys((*operands, *buffers)), cores.neighbours))
+        vectors = aligned(host, dict.fromkeys((*operands, *buffers)), cores.neighbours)
+        prepared = prologue_conditions(plan, cores.left, cores.right, host)
+        return tuple(dict.fromkeys((*packed, *vectors, *prepared)))
     axes = plan.axes
     sizes = map(host.text, (axes.batches, axes.rows, axes.columns, axes.depths))
     return (f"split_pays({', '.join(sizes)})", *packed, *aligned(host, buffers, cores.neighbours))

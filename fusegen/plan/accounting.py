@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.ops.record import Monoid
@@ -53,7 +54,9 @@ def elementwise_work(stores: tuple[Store, ...], count: int, hints: SizeHints) ->
     """The work of a kernel that computes every store once for each of `count` elements."""
     expressions = tuple(walk(tuple(store.value for store in stores)))
     return Work(
-        _load_bytes(expressions, hints), store_bytes(stores, hints), count * _cost(expressions)
+        _load_bytes(expressions, hints),
+        store_bytes(stores, hints),
+        count * expression_cost(expressions),
     )
 
 
@@ -66,11 +69,11 @@ def row_work(program: RowProgram, hints: SizeHints) -> Work:
     for phase in program.phases:
         expressions = phase_expressions(phase)
         reads += _load_bytes(expressions, hints)
-        flops += count * (_cost(expressions) + _push_cost(phase))
+        flops += count * (expression_cost(expressions) + _push_cost(phase))
         writes += store_bytes(phase.stores, hints)
         flops += count * (len(phase.sums) + len(phase.pieces))
     row_values = tuple(store.value for store in program.row_stores)
-    flops += rows * _cost(tuple(walk(row_values)))
+    flops += rows * expression_cost(tuple(walk(row_values)))
     left = [*(s.buffer for s in program.states), *(s.buffer for s in program.sums)]
     left += [s.buffer for s in program.pieces]
     states = sum(hints.value(buffer.bytes) for buffer in left)
@@ -103,5 +106,6 @@ def _load_bytes(expressions: tuple[Expression, ...], hints: SizeHints) -> int:
     return sum(hints.value(buffer.bytes) for buffer in buffers)
 
 
-def _cost(expressions: tuple[Expression, ...]) -> int:
+def expression_cost(expressions: Iterable[Expression]) -> int:
+    """The elementary operations of one element."""
     return sum(e.operation.cost for e in expressions if isinstance(e, Compute))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.graph import Node, topological
 from fusegen.ops.primitive.convolutions import CONVOLUTION
-from fusegen.ops.record import LibraryCall, Product, Reduction
+from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
 from fusegen.plan.kernels.library import LibraryPlan
@@ -44,10 +44,11 @@ def boundaries(
             if apart and reads & set(covered(first)):
                 nodes = sorted((*covered(first), *covered(second)), key=rank.__getitem__)
                 group = dependencies.group(tuple(nodes))
+                verdict = judge(group, context)
                 why = (
-                    "a matrix product reads its operands from memory, where every tile finds them"
+                    _why_operands_stand_in_memory(first, verdict)
                     if _feeds_product(first, second, dependencies)
-                    else _reason(group, judge(group, context))
+                    else _reason(group, verdict)
                 )
                 found.append(Boundary(first, second, why))
     return tuple(found)
@@ -63,6 +64,15 @@ def _feeds_product(first: Step, second: Step, dependencies: Dependencies) -> boo
     products = [node for node in covered(second) if isinstance(node.operation, Product)]
     operands = {p for node in products for p in dependencies.producers[node]}
     return bool(operands & set(covered(first)))
+
+
+def _why_operands_stand_in_memory(first: Step, verdict: Verdict) -> str:
+    if all(isinstance(node.operation, Pointwise) for node in covered(first)) and not verdict.steps:
+        refusals = (why for strategy, why in verdict.refusals if strategy.startswith("product"))
+        told = [why for why in refusals if "operand" in why]
+        if told:
+            return told[0]
+    return "a matrix product reads its operands from memory, where every tile finds them"
 
 
 def _reason(group: Group, verdict: Verdict) -> str:

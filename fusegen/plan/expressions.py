@@ -139,6 +139,11 @@ class Accumulator(Expression):
     """The matrix product's element that the thread holds or finds in its tile."""
 
 
+@dataclass(frozen=True, eq=False)
+class Loaded(Expression):
+    """The element of a product's operand as it has come from memory, in the operand's prologue."""
+
+
 E = TypeVar("E", bound=Expression)
 
 

@@ -45,12 +45,19 @@ MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES = 128, 64, 32, 3
 
 
 def tensor_cores(
-    left: Load, right: Load, axes: ProductAxes, width: int | None, precision: Precision
+    left: Load,
+    right: Load,
+    axes: ProductAxes,
+    width: int | None,
+    precision: Precision,
+    *,
+    is_right_prepared: bool = False,
 ) -> WgmmaForm | None:
     """The tensor-core form for these operands on the widest tiles, or None where there is none.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
-    float32 operands are read as TF32, where `precision` allows it.
+    float32 operands are read as TF32, where `precision` allows it. A right operand that is prepared
+    has its lines in their own order.
     """
     if left.dtype is not right.dtype:
         return None
@@ -71,6 +78,8 @@ def tensor_cores(
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
     exchange = exchange_of(views[1], axes.columns, left.dtype)
+    if exchange is Exchange.BY_COPY and is_right_prepared:
+        exchange = Exchange.BY_LANES
     neighbours = neighbours_after(exchange, left.dtype)
     has_lines = views[0].major is Major.DEPTH
     return WgmmaForm(

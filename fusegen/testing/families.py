@@ -69,6 +69,13 @@ model Bare(inner=64, features=96):
     fc = Linear(inner, features)
     return fc(x) |> silu
 """
+PREPARED = """
+model Prepared(inner=64, features=96):
+    input x: [rows, inner]
+    scale = Parameter([inner], init="ones")
+    fc = Linear(inner, features)
+    return relu(x * scale) |> fc |> tanh
+"""
 SUMS = """
 model Sums(inner=64, features=300):
     input x: [rows, inner]
@@ -108,6 +115,7 @@ FAMILIES = (
     Family("product on wide tiles", BARE, {"inner": 136, "features": 2560}, {"rows": 1000}),
     Family("product on tiles between", BARE, {"inner": 136, "features": 4104}, {"rows": 300}),
     Family("float32 product in parts", BARE, {"inner": 1024, "features": 512}, {"rows": 130}),
+    Family("product of what is made while it is loaded", PREPARED),
     Family("product with groups", LINEAR),
     Family("product with groups on wide tiles", LINEAR, {"features": 1536}, {"rows": 1500}),
     Family("product with row sums", SUMS),

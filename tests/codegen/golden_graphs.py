@@ -63,6 +63,14 @@ def _product_tensor_cores() -> Graph:
     return graph([x, weight], norm, name="LinearGeluGroupNorm")
 
 
+def _product_prepared() -> Graph:
+    x = value("x", "batch", 256, dtype=DType.BFLOAT16)
+    scale = value("scale", 256, dtype=DType.BFLOAT16)
+    weight = value("fc.weight", 256, 256, dtype=DType.BFLOAT16)
+    active = apply("relu", mul(x, scale))
+    return graph([x, scale, weight], linear(active, weight), name="ReluLinear")
+
+
 def _product_lines() -> Graph:
     dy, x = (value(name, "batch", 256, dtype=DType.FLOAT16) for name in ("dy", "x"))
     transposed = apply("transpose", dy, dim0=0, dim1=1)
@@ -127,6 +135,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "product_groups": _product_groups,
     "product_tensor_cores": _product_tensor_cores,
     "product_lines": _product_lines,
+    "product_prepared": _product_prepared,
     "product_rows": _product_rows,
     "product_split": _product_split,
 }

@@ -66,6 +66,8 @@ class ProductPlan(KernelPlan):
     devices that allow it. The forms in `narrower`, the widest first, stand in for `tensor_cores`
     where their tiles' waves end sooner on the device, but for those numbers of rows that are
     `tuned`. With `skinny_first` that form goes before all others.
+
+    With a prologue, what is multiplied is made of the operand's element as it is loaded.
     """
 
     axes: ProductAxes
@@ -82,6 +84,8 @@ class ProductPlan(KernelPlan):
     mma: MmaForm | None = None
     skinny_first: bool = True
     tuned: tuple[TunedRows, ...] = ()
+    left_prologue: Expression | None = None
+    right_prologue: Expression | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:
@@ -91,5 +95,10 @@ class ProductPlan(KernelPlan):
 
     @property
     def values(self) -> tuple[Expression, ...]:
-        """Its operands' elements, and what the epilogue computes."""
-        return (self.left, self.right, *self.epilogue.values)
+        """Its operands' elements, and what prologues and the epilogue compute."""
+        return (self.left, self.right, *self.prologues, *self.epilogue.values)
+
+    @property
+    def prologues(self) -> tuple[Expression, ...]:
+        """What is made of operands as they are loaded."""
+        return tuple(p for p in (self.left_prologue, self.right_prologue) if p is not None)

@@ -9,12 +9,13 @@ from fusegen.ir.graph import Node
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
+from fusegen.passes.results import COMPUTED
 from fusegen.plan.access import Access, access
 from fusegen.plan.accounting import Work, elementwise_work, row_work
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
-from fusegen.plan.expressions import Accumulator, Load
+from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
@@ -24,6 +25,7 @@ from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.preferences import ProductShape
+from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
 from fusegen.plan.strategies.row_forms import WARP
@@ -193,11 +195,14 @@ def _evaluator(
     return replace(evaluator, product=node, product_at=unflatten(position, node.shape))
 
 
-def _operand(group: Group, context: Context, operand: Node, at: tuple[Integer, ...]) -> Load:
-    value = context.evaluator(group).at(operand, at)
-    if not isinstance(value, Load):
-        raise NotApplicable("an operand would be computed again for each tile that reads it")
-    return value
+def _operands(
+    group: Group, context: Context, node: Node, axes: ProductAxes
+) -> tuple[Operand, Operand]:
+    batch = unflatten(axes.batch, node.shape[:-2])
+    evaluator = context.evaluator(group)
+    left = evaluator.at(node.operands[0], (*batch, axes.row, axes.depth))
+    right = evaluator.at(node.operands[1], (*batch, axes.depth, axes.column))
+    return operand_of(left, axes.row, axes.depth), operand_of(right, axes.column, axes.depth)
 
 
 def _plan(
@@ -210,22 +215,42 @@ def _plan(
     why: str,
 ) -> ProductPlan:
     axes = _axes(node)
-    batch = unflatten(axes.batch, node.shape[:-2])
-    left = _operand(group, context, node.operands[0], (*batch, axes.row, axes.depth))
-    right = _operand(group, context, node.operands[1], (*batch, axes.depth, axes.column))
+    left_operand, right_operand = _operands(group, context, node, axes)
+    left, right = left_operand.source, right_operand.source
     hints = context.hints
     width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
-    cores = tensor_cores(left, right, axes, width, context.precision)
+    cores = tensor_cores(
+        left,
+        right,
+        axes,
+        width,
+        context.precision,
+        is_right_prepared=right_operand.prologue is not None,
+    )
+    product_flops = 2 * hints.value(node.type.count * axes.depths)
+    preparation = prologue_work(left_operand, right_operand, axes, hints)
+    if preparation is not None:
+        if cores is None:
+            raise NotApplicable("an operand is made while it is loaded for tensor cores only")
+        if _is_stored(group, node):
+            raise NotApplicable("what an operand is made of is needed elsewhere, and stored anyway")
+        moved = hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes)
+        alone = Cost(moved, work.writes, 0, tensor_flops=product_flops).estimate(context.device)
+        if not preparation.keeps_up(alone, context.device):
+            raise NotApplicable("making an operand anew for each tile takes longer than the tile")
+        why = f"{why}; {PREPARED_WHY}"
     cores = exchanging_results(cores, epilogue) if cores else None
     forms, tuned = _on_tiles(cores, axes, width, context) if cores else ((), ())
     cores = forms[0] if forms else split_product(node, left, right, axes, width, context)
     is_partial = isinstance(epilogue, PartialEpilogue)
-    skinny = skinny_form(left, right, axes, width, is_partial)
-    product_flops = 2 * hints.value(node.type.count * axes.depths)
+    skinny = None if preparation else skinny_form(left, right, axes, width, is_partial)
     cost = Cost(
-        work.reads + hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes),
+        work.reads
+        + hints.value(left.buffer.bytes)
+        + hints.value(right.buffer.bytes)
+        + (preparation.reads if preparation else 0),
         work.writes,
-        work.flops,
+        work.flops + (preparation.flops if preparation else 0),
         **{_unit(node.dtype, cores): product_flops},
     )
     if cores and cores.split:
@@ -253,7 +278,21 @@ def _plan(
         # Tiles of 16-bit operands are as quick, even for one row; a few of TF32's are rounded more.
         left.dtype not in TENSOR_DTYPES,
         tuned,
+        left_operand.prologue,
+        right_operand.prologue,
     )
+
+
+def _is_stored(group: Group, product: Node) -> bool:
+    """Whether others need what the group makes the product's operands of."""
+    below = [*product.operands]
+    while below:
+        node = below.pop()
+        if node in group.results:
+            return True
+        if node in group.nodes or not isinstance(node.operation, COMPUTED):
+            below += node.operands
+    return False
 
 
 def _on_tiles(

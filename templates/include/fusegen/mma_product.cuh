@@ -4,6 +4,7 @@
 
 #include "mma.cuh"
 #include "neighbours.cuh"
+#include "operand_prologue.cuh"
 
 // Whether this compilation has use for these products: for a device from compute capability 8.0 on
 // that has no warpgroup products, or emulated.
@@ -51,6 +52,21 @@ struct MmaTile {
         }
     }
 
+    // Replaces the pieces that this thread has brought of that tile, once they are there.
+    template <int threads, class Prepare>
+    static __device__ __forceinline__ void prepare(T* tile, int64_t first_line, int64_t first_depth,
+                                                   const Prepare& prepare_piece) {
+        for (int i = threadIdx.x; i < height * width / piece; i += threads) {
+            const int tile_row = i / (width / piece);
+            const int tile_column = i % (width / piece) * piece;
+            T* const place = tile + tile_row * pitch + tile_column;
+            auto brought = load_vector<T, piece>(place);
+            prepare_piece(brought, first_line + (in_depth ? tile_row : tile_column),
+                          first_depth + (in_depth ? tile_column : tile_row));
+            store_vector(place, brought);
+        }
+    }
+
     // The four fragments of 16 lines by 16 of depth in the order of mma's left operand: lines 0-7
     // and 8-15 of depth 0-7, then of depth 8-15.
     static __device__ __forceinline__ void left(std::uint32_t (&fragments)[4], const T* tile,
@@ -89,11 +105,15 @@ struct MmaOperand {
 
 // Leaves the sums of a tile of `rows` by `columns` products over `depths` in `tile`, with `pitch`
 // elements from row to row, for all threads to read. `ring` has room for `stages` pairs of tiles.
-// There is a warp for each 32 rows by 32 columns.
+// There is a warp for each 32 rows by 32 columns. `prepare_left` and `prepare_right` replace 16 bytes
+// of neighbours of an operand before they are multiplied, given a line and a depth.
 template <int rows, int columns, int depth, int stages, Neighbours left_neighbours,
-          Neighbours right_neighbours, class T>
+          Neighbours right_neighbours, class T, class PrepareLeft = Untouched,
+          class PrepareRight = Untouched>
 __device__ __forceinline__ void mma_product(const MmaOperand<T>& left, const MmaOperand<T>& right,
-                                            int64_t depths, T* ring, float* tile, int pitch) {
+                                            int64_t depths, T* ring, float* tile, int pitch,
+                                            const PrepareLeft& prepare_left = {},
+                                            const PrepareRight& prepare_right = {}) {
     using Left = MmaTile<T, rows, depth, left_neighbours>;
     using Right = MmaTile<T, columns, depth, right_neighbours>;
     constexpr int warp_tile = 32;
@@ -124,6 +144,14 @@ __device__ __forceinline__ void mma_product(const MmaOperand<T>& left, const Mma
     }
     for (int64_t step = 0; step < steps; ++step) {
         cp_async_wait<stages - 2>();
+        if constexpr (!std::is_same<PrepareLeft, Untouched>::value) {
+            Left::template prepare<threads>(stage_of(step), left.first_line, step * depth,
+                                            prepare_left);
+        }
+        if constexpr (!std::is_same<PrepareRight, Untouched>::value) {
+            Right::template prepare<threads>(stage_of(step) + Left::size, right.first_line,
+                                             step * depth, prepare_right);
+        }
         __syncthreads();  // the step has arrived, and the one before it has been read
         load(step + stages - 1);
         const T* const left_tile = stage_of(step);

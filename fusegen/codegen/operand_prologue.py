@@ -1,0 +1,156 @@
+"""The text of a product's prologues: what is made of an operand's elements as they are loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import compute_type, storage_type, stored
+from fusegen.codegen.kernel_text import aligned, contiguous
+from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.scope import Scope
+from fusegen.codegen.statements import Statements
+from fusegen.ir.integers import ZERO, Integer
+from fusegen.plan.expressions import Expression, Load, Loaded, walk
+from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.product import ProductPlan
+
+ACCESS_BYTES = 16
+
+
+@dataclass(frozen=True)
+class PrologueText:
+    """What is done with `vector` neighbours of an operand in shared memory: statements ahead of
+    the loop over them and inside it, which end with `value`.
+
+    `line` is the variable of its rows or columns, of which there are `lines`; the tile's first one
+    is `first_line`. Neighbours are in depth, or in lines if `is_line_major`.
+    """
+
+    operand: str
+    type: str
+    vector: int
+    line: str
+    lines: str
+    first_line: str
+    is_line_major: bool
+    before: tuple[str, ...]
+    body: tuple[str, ...]
+    value: str
+
+    @property
+    def at(self) -> tuple[str, str]:
+        """The places of the first element, as the variables that tell them: line and depth."""
+        if self.is_line_major:
+            return f"first_{self.line}", "depth"
+        return self.line, "first_depth"
+
+    @property
+    def step(self) -> str:
+        """The variable that moves from element to element."""
+        return self.line if self.is_line_major else "depth"
+
+
+def prologue_texts(
+    plan: ProductPlan, left: MatrixView, right: MatrixView, scope: Scope
+) -> tuple[PrologueText, ...]:
+    """The prologues of a form whose operands are copied as they are in memory."""
+    axes = plan.axes
+    sides = (
+        ("left", plan.left_prologue, left, axes.row, "row", "rows"),
+        ("right", plan.right_prologue, right, axes.column, "column", "columns"),
+    )
+    return tuple(
+        _prologue(name, value, view, axis, line, lines, plan, scope)
+        for name, value, view, axis, line, lines in sides
+        if value is not None
+    )
+
+
+def _prologue(
+    name: str,
+    value: Expression,
+    view: MatrixView,
+    line_axis: Integer,
+    line: str,
+    lines: str,
+    plan: ProductPlan,
+    scope: Scope,
+) -> PrologueText:
+    is_line_major = view.major is Major.LINE
+    step = line_axis if is_line_major else plan.axes.depth
+    vector = ACCESS_BYTES // view.buffer.dtype.itemsize
+    size = plan.axes.rows if name == "left" else plan.axes.columns
+    multiples = (size if is_line_major else plan.axes.depths,)
+    loop = VectorLoop(
+        scope, step, f"first_{line}" if is_line_major else "first_depth", vector, multiples
+    )
+    source = _leaf(value)
+    known: dict[Expression, str] = {source: "value_at(piece, element)"}
+    load = scalar_load(scope)
+    statements = Statements(
+        scope.names, loop.scope.symbols, loop.load, load, known, choice=loop.choice
+    )
+    result = stored(statements.value(value), value.dtype, view.buffer.dtype)
+    return PrologueText(
+        name,
+        storage_type(view.buffer.dtype),
+        vector,
+        line,
+        lines,
+        f"tile_first_{line}",
+        is_line_major,
+        tuple(loop.before),
+        statements.drain(),
+        result,
+    )
+
+
+def prologue_conditions(
+    plan: ProductPlan, left: MatrixView, right: MatrixView, host: Scope
+) -> tuple[str, ...]:
+    """The launcher's conditions that an operand's neighbours are all there or none, and what they
+    meet can be loaded together."""
+    conditions: dict[str, None] = {}
+    axes = plan.axes
+    for value, view, lines in (
+        (plan.left_prologue, left, axes.rows),
+        (plan.right_prologue, right, axes.columns),
+    ):
+        if value is None:
+            continue
+        vector = ACCESS_BYTES // view.buffer.dtype.itemsize
+        along = lines if view.major is Major.LINE else axes.depths
+        if along % vector != ZERO:
+            conditions[f"{host.factor(along)} % {vector} == 0"] = None
+        buffers = dict.fromkeys(e.buffer for e in walk((value,)) if isinstance(e, Load))
+        strided = [buffer for buffer in buffers if buffer in host.strided]
+        conditions |= dict.fromkeys(contiguous(host, buffer) for buffer in strided)
+        conditions |= dict.fromkeys(aligned(host, buffers, vector))
+    return tuple(conditions)
+
+
+def element_of(source: Load, prologue: Expression | None, scope: Scope) -> ElementText:
+    """An operand's element where the loop variables point, in its compute type."""
+    load = scalar_load(scope)
+    if prologue is None:
+        return ElementText((), load(source))
+    known: dict[Expression, str] = {}
+    statements = Statements(scope.names, scope.symbols, load, load, known)
+    variable = scope.names.fresh(f"{source.name}_value")
+    statements.lines.append(f"const {compute_type(source.dtype)} {variable} = {load(source)};")
+    known[_leaf(prologue)] = variable
+    value = statements.value(prologue)
+    return ElementText(statements.drain(), value)
+
+
+@dataclass(frozen=True)
+class ElementText:
+    """Statements, and the text of the value that they lead to."""
+
+    lines: tuple[str, ...]
+    value: str
+
+
+def _leaf(prologue: Expression) -> Loaded:
+    (leaf,) = (e for e in walk((prologue,)) if isinstance(e, Loaded))
+    return leaf

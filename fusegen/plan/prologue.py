@@ -1,0 +1,93 @@
+"""What a product makes of an operand's elements on their way from memory to the tensor cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fusegen.ir.integers import Integer
+from fusegen.plan.accounting import expression_cost
+from fusegen.plan.cost import Device, SizeHints
+from fusegen.plan.expressions import Compute, Expression, Literal, Load, Loaded, Size, walk
+from fusegen.plan.group import NotApplicable
+from fusegen.plan.kernels.product import ProductAxes
+from fusegen.plan.tensor_cores import ROWS, TENSOR_DTYPES, WIDE
+
+PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, by warps that are idle"
+
+# An element is read from shared memory, unpacked, packed and written: instructions beside its own.
+ACCESS_COST = 2
+# The part of a multiprocessor's lanes that three of its warps are, which have nothing else to do;
+# they wait for memory in half of the cycles.
+PREPARING = 3 / 4 / 2
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What is loaded of an operand's element, and what is made of that as it arrives, if
+    anything."""
+
+    source: Load
+    prologue: Expression | None = None
+
+
+def operand_of(value: Expression, line: Integer, depth: Integer) -> Operand:
+    """An operand's element `value` at a line and depth; raises `NotApplicable` where it is not made
+    of one element of its own dtype in memory, beside what neighbours share."""
+    if isinstance(value, Load):
+        return Operand(value)
+    axes = {line.alone, depth.alone}
+    found = [*walk((value,))]
+    if any(not isinstance(e, (Compute, Literal, Load, Size)) for e in found):
+        raise NotApplicable("an operand is made of more than elementwise operations")
+    sources = [e for e in found if isinstance(e, Load) and axes <= e.symbols]
+    if len(sources) != 1:
+        raise NotApplicable(f"an operand is made of {len(sources)} tensors as large as it is")
+    (source,) = sources
+    if source.dtype is not value.dtype or source.dtype not in TENSOR_DTYPES:
+        raise NotApplicable("only operands of 16 bits are made as they are loaded")
+    made: dict[Expression, Expression] = {}
+    for expression in found:
+        if expression is source:
+            made[expression] = Loaded(source.dtype, source.name)
+        elif isinstance(expression, Compute):
+            operands = tuple(made[o] for o in expression.operands)
+            made[expression] = replace(expression, operands=operands)
+        else:
+            made[expression] = expression
+    return Operand(source, made[value])
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What prologues read beside the operands, in bytes, the elementary operations that they are,
+    and all instructions: each tile makes the elements that it loads."""
+
+    reads: int
+    flops: int
+    instructions: int
+
+    def keeps_up(self, product_seconds: float, device: Device) -> bool:
+        """Whether the warps that prepare operands are done before the tensor cores are."""
+        rate = device.rate / 2  # which counts a multiplication with its addition as two
+        return self.instructions / (rate * PREPARING) <= product_seconds
+
+
+def prologue_work(
+    left: Operand, right: Operand, axes: ProductAxes, hints: SizeHints
+) -> Preparation | None:
+    """The work of both operands' prologues, if any."""
+    if left.prologue is None and right.prologue is None:
+        return None
+    depths = hints.value(axes.batches * axes.depths)
+    rows, columns = hints.value(axes.rows), hints.value(axes.columns)
+    loaded = rows * -(-columns // WIDE), columns * -(-rows // ROWS)
+    reads = flops = instructions = 0
+    for operand, lines in zip((left, right), loaded, strict=True):
+        if operand.prologue is not None:
+            found = [*walk((operand.prologue,))]
+            cost = expression_cost(found)
+            buffers = {e.buffer for e in found if isinstance(e, Load)}
+            reads += sum(hints.value(buffer.bytes) for buffer in buffers)
+            flops += depths * lines * cost
+            instructions += depths * lines * (cost + ACCESS_COST)
+    return Preparation(reads, flops, instructions)

@@ -1,0 +1,682 @@
+// ReluLinear.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/hopper.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/mma_product.cuh"
+#include "fusegen/operand_prologue.cuh"
+#include "fusegen/reduce.cuh"
+#include "fusegen/rest_lines.cuh"
+#include "fusegen/stepped_division.cuh"
+#include "fusegen/tile_order.cuh"
+#include "fusegen/tile_waves.cuh"
+#include "fusegen/wgmma_exchange.cuh"
+
+namespace fusegen {
+// mul_relu_linear: mul, relu, linear.
+// The product's elements are finished in registers and stored once; an operand is made in shared
+// memory, where its tiles arrive, by warps that are idle.
+template <bool packed>
+__global__ void __launch_bounds__(256) mul_relu_linear_kernel(
+    const bfloat16* __restrict__ x,
+    Strides<2> x_strides,
+    const bfloat16* __restrict__ fc_weight,
+    Strides<2> fc_weight_strides,
+    const bfloat16* __restrict__ scale,
+    Strides<1> scale_strides,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 256;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < batches * row_tiles * column_tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_row = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                float brought = 0;
+                if (inside) {
+                    const float x_value = convert<float>(x[packed
+                        ? depth + row * 256 : x_strides(row, depth)]);
+                    const float scale_value = convert<float>(scale[packed ? depth : scale_strides(depth)]);
+                    const float mul = x_value * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    brought = relu;
+                }
+                left_tile[tile_depth * 65 + tile_row] = brought;
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i % 16;
+                const int tile_column = i / 16;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? convert<float>(fc_weight[packed
+                        ? column * 256 + depth : fc_weight_strides(column, depth)]) : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int64_t row = tile_first_row + thread_row + i * 16;
+                const int64_t column = tile_first_column + thread_column + j * 16;
+                if (row < rows && column < columns) {
+                    y[column + row * 256 + batch * batch_index * 256] = convert<bfloat16>(accumulators[i][j]);
+                }
+            }
+        }
+    }
+}
+
+// mul_relu_linear: mul, relu, linear.
+// The product's elements are finished in registers and stored once; an operand is made in shared
+// memory, where its tiles arrive, by warps that are idle.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
+// The first warpgroup's other warps make an operand's elements of what has arrived.
+__global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_rest_map,
+    const __grid_constant__ TensorMap right_map,
+    const bfloat16* __restrict__ scale,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 8;
+    constexpr int stages = 8;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 64;
+    constexpr int tile_depth = 64;
+    constexpr int left_start = 0;
+    constexpr int right_start = 8192;
+    constexpr int stage_size = 12288;  // elements
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 256;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, ready, stages);  // and have been prepared
+    constexpr int preparing = 96;                  // threads
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(bfloat16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&ready[stage], preparing);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_rest_map);
+        prefetch_tensor_map(right_map);
+    }
+    // The last tile's copies bring no more lines of the left operand than there are rows, in eights,
+    // as copies that fill in zeros are slow. What lies behind counts for rows that are not kept.
+    const int rest_size = lines_of_rest<tile_rows>(rows) * tile_depth;
+    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, rest_size);
+    fence_async_shared();
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<64>();
+        for (int tile = thread >= 128 - preparing
+            ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            // What is multiplied in place of the left operand's elements.
+            const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
+                if (row >= rows || first_depth >= depths) {
+                    return;
+                }
+                constexpr int vector = 8;
+                Vector<bfloat16, vector> prepared;
+                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
+            for (int step = 0; step < steps; ++step) {
+                mbarrier_wait(&full[stage], phase);
+                prepare_tile<Neighbours::in_depth, tile_rows, tile_depth>(
+                    ring + stage * stage_size + left_start, thread - (128 - preparing), preparing,
+                    tile_first_row, rows - tile_first_row, int64_t{step} * tile_depth, prepare_left);
+                fence_async_shared();  // the tensor cores read it
+                mbarrier_arrive(&ready[stage]);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
+            const bool is_rest = row_tile + 1 == order.rows;
+            const TensorMap& left_map_here = is_rest ? left_rest_map : left_map;
+            const int size_here = is_rest ? stage_size - tile_rows * tile_depth + rest_size : stage_size;
+            for (int step = 0; step < steps; ++step) {
+                bfloat16* const stage_tiles = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], size_here * sizeof(bfloat16));
+                tma_load_3d(stage_tiles + left_start, left_map_here, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 32);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<224>();
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            float accumulators[tile_columns / 2];
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
+                mbarrier_wait(&full[stage], phase);
+                mbarrier_wait(&ready[stage], phase);
+                wgmma_fence();
+#pragma unroll
+                for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
+                    wgmma<bfloat16, tile_columns>(
+                        accumulators, wgmma_descriptor(left_tile + depth),
+                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                }
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // the step before this one is done with its stage
+                    if (thread == 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
+                }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 32; ++block) {
+                const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    // Beyond the edges the first row's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows;
+                    const int64_t row = is_active ? product_row : 0;
+                    const int64_t first_column = block_column;
+                    Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        y_vector[element] = convert<bfloat16>(accumulators[block * 16 + element / 2 * 4
+                            + half * 2 + element % 2]);
+                    }
+                    store_vector_if(is_active, y + first_column + row * 256
+                        + batch * batch_index * 256, y_vector);
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+// mul_relu_linear: mul, relu, linear.
+// The product's elements are finished in registers and stored once; an operand is made in shared
+// memory, where its tiles arrive, by warps that are idle.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
+// The first warpgroup's other warps make an operand's elements of what has arrived.
+__global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_rest_map,
+    const __grid_constant__ TensorMap right_map,
+    const bfloat16* __restrict__ scale,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 8;
+    constexpr int stages = 4;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 256;
+    constexpr int tile_depth = 64;
+    constexpr int left_start = 0;
+    constexpr int right_start = 8192;
+    constexpr int stage_size = 24576;  // elements
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 256;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, ready, stages);  // and have been prepared
+    constexpr int preparing = 96;                  // threads
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(bfloat16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&ready[stage], preparing);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_rest_map);
+        prefetch_tensor_map(right_map);
+    }
+    // The last tile's copies bring no more lines of the left operand than there are rows, in eights,
+    // as copies that fill in zeros are slow. What lies behind counts for rows that are not kept.
+    const int rest_size = lines_of_rest<tile_rows>(rows) * tile_depth;
+    clear_behind<bfloat16, stages, stage_size, tile_rows * tile_depth>(ring, rest_size);
+    fence_async_shared();
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<64>();
+        for (int tile = thread >= 128 - preparing
+            ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            // What is multiplied in place of the left operand's elements.
+            const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
+                if (row >= rows || first_depth >= depths) {
+                    return;
+                }
+                constexpr int vector = 8;
+                Vector<bfloat16, vector> prepared;
+                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
+            for (int step = 0; step < steps; ++step) {
+                mbarrier_wait(&full[stage], phase);
+                prepare_tile<Neighbours::in_depth, tile_rows, tile_depth>(
+                    ring + stage * stage_size + left_start, thread - (128 - preparing), preparing,
+                    tile_first_row, rows - tile_first_row, int64_t{step} * tile_depth, prepare_left);
+                fence_async_shared();  // the tensor cores read it
+                mbarrier_arrive(&ready[stage]);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+        for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
+            int batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
+            const bool is_rest = row_tile + 1 == order.rows;
+            const TensorMap& left_map_here = is_rest ? left_rest_map : left_map;
+            const int size_here = is_rest ? stage_size - tile_rows * tile_depth + rest_size : stage_size;
+            for (int step = 0; step < steps; ++step) {
+                bfloat16* const stage_tiles = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], size_here * sizeof(bfloat16));
+                tma_load_3d(stage_tiles + left_start, left_map_here, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 32);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<224>();
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            float accumulators[tile_columns / 2];
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
+                mbarrier_wait(&full[stage], phase);
+                mbarrier_wait(&ready[stage], phase);
+                wgmma_fence();
+#pragma unroll
+                for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
+                    wgmma<bfloat16, tile_columns>(
+                        accumulators, wgmma_descriptor(left_tile + depth),
+                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                }
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // the step before this one is done with its stage
+                    if (thread == 0) {
+                        mbarrier_arrive(&empty[previous]);
+                    }
+                }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(accumulators);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 32; ++block) {
+                const int64_t block_column = tile_first_column + block * 32 + thread % 4 * 8;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    // Beyond the edges the first row's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows;
+                    const int64_t row = is_active ? product_row : 0;
+                    const int64_t first_column = block_column;
+                    Vector<bfloat16, vector> y_vector;
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        y_vector[element] = convert<bfloat16>(accumulators[block * 16 + element / 2 * 4
+                            + half * 2 + element % 2]);
+                    }
+                    store_vector_if(is_active, y + first_column + row * 256
+                        + batch * batch_index * 256, y_vector);
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
+}
+
+// mul_relu_linear: mul, relu, linear.
+// The product's elements are finished in registers and stored once; an operand is made in shared
+// memory, where its tiles arrive, by warps that are idle.
+// This form is for the tensor cores of devices that have no warpgroup products.
+__global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
+    const bfloat16* __restrict__ left_matrices,
+    int64_t left_stride,
+    int64_t left_batch_stride,
+    const bfloat16* __restrict__ right_matrices,
+    int64_t right_stride,
+    int64_t right_batch_stride,
+    const bfloat16* __restrict__ scale,
+    bfloat16* __restrict__ y,
+    int64_t batch) {
+#if FUSEGEN_NEEDS_MMA
+    constexpr int threads = 256;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 64;
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t depths = 256;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+    const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
+    const int64_t tiles = 1 * row_tiles * column_tiles;
+    FUSEGEN_DYNAMIC_SHARED(unsigned char, shared);
+    float* const tile = reinterpret_cast<float*>(shared);
+    bfloat16* const ring = reinterpret_cast<bfloat16*>(shared + 33280);
+    // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * tile_rows;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * tile_columns;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        // What is multiplied in place of the left operand's elements.
+        const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
+            if (row >= rows || first_depth >= depths) {
+                return;
+            }
+            constexpr int vector = 8;
+            Vector<bfloat16, vector> prepared;
+            const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                [[maybe_unused]] const int64_t depth = first_depth + element;
+                const float scale_value = value_at(scale_vector, element);
+                const float mul = value_at(piece, element) * scale_value;
+                const float relu = fusegen::relu(mul);
+                prepared[element] = convert<bfloat16>(relu);
+            }
+            piece = prepared;
+        };
+        mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
+            MmaOperand<bfloat16>{left_matrices
+                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
+            MmaOperand<bfloat16>{right_matrices
+                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            depths, ring, tile, 65, prepare_left, Untouched{});
+        for (int i = threadIdx.x; i < tile_rows * tile_columns; i += threads) {
+            const int tile_row = i / tile_columns;
+            const int tile_column = i % tile_columns;
+            const int64_t row = tile_first_row + tile_row;
+            const int64_t column = tile_first_column + tile_column;
+            if (row < rows && column < columns) {
+                y[column + row * 256 + batch * batch_index * 256] = convert<bfloat16>(tile[tile_row * 65
+                    + tile_column]);
+            }
+        }
+        __syncthreads();  // the next tile overwrites this one
+    }
+#else
+    __trap();  // the launcher takes another form where there are warpgroup products
+#endif
+}
+
+FUSEGEN_EXPORT int launch_mul_relu_linear(
+    const bfloat16* x,
+    const int64_t* x_strides,
+    const bfloat16* fc_weight,
+    const int64_t* fc_weight_strides,
+    const bfloat16* scale,
+    const int64_t* scale_strides,
+    bfloat16* y,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = batch;
+    const int64_t columns = 256;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 0;
+    const bool packed = is_contiguous(x_strides, {batch, 256}) &&
+                        is_contiguous(fc_weight_strides, {256, 256}) && is_contiguous(scale_strides, {256});
+    const dim3 grid = grid_of(tiles);
+    // Of the kinds of tiles the one whose waves, a block for each multiprocessor, end first.
+    constexpr TileWave tile_waves[] = {
+        {256, 1, 1700, 10.6},
+        {64, 1, 500, 3.6},
+    };
+    const int64_t row_tiles = 1 * divide_up(rows, 128);
+    const int form = quickest_tile(tile_waves, row_tiles, columns, 256, processor_count());
+    if (form == 1) {  // 64 columns
+        // The tensor cores' form takes operands with neighbours in the planned direction, whose other
+        // strides are multiples of 16 bytes.
+        TensorMap left_map;
+        TensorMap left_rest_map;
+        int64_t left_run[2];
+        TensorMap right_map;
+        int64_t right_run[2];
+        const int rest_lines = lines_of_rest<128>(rows);
+        const int64_t depths = 256;
+        const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
+        if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
+            is_contiguous(scale_strides, {256}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
+            is_aligned(scale, 16) && is_aligned(y, 16) &&
+            merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
+                x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+                { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+            encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
+                x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+                { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+            merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
+                fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
+                    * 2, right_run[0] * 32 },
+                { 64, 2, 4, 4, 2 }, Swizzle::bytes_128}) == TensorMapError::none) {
+            const int64_t processors = processor_count();
+            constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
+            FUSEGEN_LAUNCH(mul_relu_linear_64_tensor_kernel, grid_of(tensor_tiles < processors
+                ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                           left_map, left_rest_map, right_map, scale, y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
+    }
+    // The tensor cores' form takes operands with neighbours in the planned direction, whose other
+    // strides are multiples of 16 bytes.
+    TensorMap left_map;
+    TensorMap left_rest_map;
+    int64_t left_run[2];
+    TensorMap right_map;
+    int64_t right_run[2];
+    const int rest_lines = lines_of_rest<128>(rows);
+    const int64_t depths = 256;
+    const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
+    if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
+        is_contiguous(scale_strides, {256}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
+        is_aligned(scale, 16) && is_aligned(y, 16) &&
+        merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+        left_run[1] == 1 &&
+        encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
+            x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+            { 64, 128, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
+            x, { depths, batch, 1 }, { left_run[0], left_run[0] },
+            { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
+        merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+        right_run[1] == 1 &&
+        encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
+            fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
+                * 2, right_run[0] * 32 },
+            { 64, 2, 4, 4, 8 }, Swizzle::bytes_128}) == TensorMapError::none) {
+        const int64_t processors = processor_count();
+        constexpr std::size_t ring_bytes = 98304 * sizeof(bfloat16);
+        FUSEGEN_LAUNCH(mul_relu_linear_256_tensor_kernel, grid_of(tensor_tiles < processors
+            ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                       left_map, left_rest_map, right_map, scale, y, batch);
+        return FUSEGEN_LAST_ERROR();
+    }
+
+    // The form for other tensor cores takes operands that are read 16 bytes at a time.
+    if (has_mma() && !has_wgmma()) {
+        int64_t left_run[2];
+        int64_t right_run[2];
+        if (is_contiguous(scale_strides, {256}) &&
+            is_aligned(scale, 16) &&
+            merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+            left_run[1] == 1 &&
+            is_aligned(x, 16) &&
+            (left_run[0]) % 8 == 0 &&
+            merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+            right_run[1] == 1 &&
+            is_aligned(fc_weight, 16) &&
+            (right_run[0]) % 8 == 0) {
+            const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
+            FUSEGEN_LAUNCH(mul_relu_linear_mma_kernel, grid_of(mma_tiles), dim3(256), 79360, stream,
+                           x, left_run[0], 0,
+                           fc_weight, right_run[0], 0,
+                           scale, y, batch);
+            return FUSEGEN_LAST_ERROR();
+        }
+    }
+
+    if (packed) {
+        FUSEGEN_LAUNCH((mul_relu_linear_kernel<true>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), scale,
+                       Strides<1>(scale_strides), y, batch);
+    } else {
+        FUSEGEN_LAUNCH((mul_relu_linear_kernel<false>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       x, Strides<2>(x_strides), fc_weight, Strides<2>(fc_weight_strides), scale,
+                       Strides<1>(scale_strides), y, batch);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen
