@@ -31,7 +31,7 @@ __device__ __forceinline__ void prepare_tile(T* tile, int thread, int count, int
     const int rows = !in_depth            ? lines / row_size * depth
                      : lines_here < lines ? static_cast<int>(lines_here)
                                           : lines;
-#pragma unroll 2
+#pragma unroll 4
     for (int i = thread; i < rows * row_pieces; i += count) {
         const int row = i / row_pieces;
         const int column = (i % row_pieces ^ row % row_pieces) * vector;

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
     Strides<1> scale_strides,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
     constexpr int threads = 256;
     const int64_t batches = 1;
     const int64_t rows = batch;
@@ -123,6 +124,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
     const bfloat16* __restrict__ scale,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
     constexpr int stages = 8;
@@ -166,7 +168,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
     int stage = 0;
     unsigned phase = 0;
     if (warpgroup == 0) {
-        decrease_registers<64>();
+        decrease_registers<56>();
         for (int tile = thread >= 128 - preparing
             ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
             int batch_of_tile, row_tile, column_tile;
@@ -303,6 +305,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
     const bfloat16* __restrict__ scale,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_HAS_WGMMA
     constexpr int vector = 8;
     constexpr int stages = 4;
@@ -346,7 +349,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
     int stage = 0;
     unsigned phase = 0;
     if (warpgroup == 0) {
-        decrease_registers<64>();
+        decrease_registers<56>();
         for (int tile = thread >= 128 - preparing
             ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
             int batch_of_tile, row_tile, column_tile;
@@ -484,6 +487,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
     const bfloat16* __restrict__ scale,
     bfloat16* __restrict__ y,
     int64_t batch) {
+    wait_for_earlier_kernels();
 #if FUSEGEN_NEEDS_MMA
     constexpr int threads = 256;
     constexpr int tile_rows = 128;

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(256) sigmoid_silu_tanh_kernel(
     bfloat16* __restrict__ y,
     int64_t begin,
     int64_t end) {
+    wait_for_earlier_kernels();
     const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * vector;
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     for (int64_t first = begin + thread * vector; first < end; first += stride) {
