@@ -22,16 +22,14 @@ class PrologueText:
     """What is done with `vector` neighbours of an operand in shared memory: statements ahead of
     the loop over them and inside it, which end with `value`.
 
-    `line` is the variable of its rows or columns, of which there are `lines`; the tile's first one
-    is `first_line`. Neighbours are in depth, or in lines if `is_line_major`.
+    `line` is the variable of its rows or columns. Neighbours are in depth, or in lines if
+    `is_line_major`.
     """
 
     operand: str
     type: str
     vector: int
     line: str
-    lines: str
-    first_line: str
     is_line_major: bool
     before: tuple[str, ...]
     body: tuple[str, ...]
@@ -56,12 +54,12 @@ def prologue_texts(
     """The prologues of a form whose operands are copied as they are in memory."""
     axes = plan.axes
     sides = (
-        ("left", plan.left_prologue, left, axes.row, "row", "rows"),
-        ("right", plan.right_prologue, right, axes.column, "column", "columns"),
+        ("left", plan.left_prologue, left, axes.row, "row"),
+        ("right", plan.right_prologue, right, axes.column, "column"),
     )
     return tuple(
-        _prologue(name, value, view, axis, line, lines, plan, scope)
-        for name, value, view, axis, line, lines in sides
+        _prologue(name, value, view, axis, line, plan, scope)
+        for name, value, view, axis, line in sides
         if value is not None
     )
 
@@ -72,7 +70,6 @@ def _prologue(
     view: MatrixView,
     line_axis: Integer,
     line: str,
-    lines: str,
     plan: ProductPlan,
     scope: Scope,
 ) -> PrologueText:
@@ -96,8 +93,6 @@ def _prologue(
         storage_type(view.buffer.dtype),
         vector,
         line,
-        lines,
-        f"tile_first_{line}",
         is_line_major,
         tuple(loop.before),
         statements.drain(),

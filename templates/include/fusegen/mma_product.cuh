@@ -54,16 +54,22 @@ struct MmaTile {
 
     // Replaces the pieces that this thread has brought of that tile, once they are there.
     template <int threads, class Prepare>
-    static __device__ __forceinline__ void prepare(T* tile, int64_t first_line, int64_t first_depth,
+    static __device__ __forceinline__ void prepare(T* tile, int64_t first_line, int64_t line_count,
+                                                   int64_t first_depth, int64_t depth_count,
                                                    const Prepare& prepare_piece) {
+        const int lines_here = within(line_count, first_line, lines);
+        const int depth_here = within(depth_count, first_depth, depth);
         for (int i = threadIdx.x; i < height * width / piece; i += threads) {
             const int tile_row = i / (width / piece);
             const int tile_column = i % (width / piece) * piece;
-            T* const place = tile + tile_row * pitch + tile_column;
-            auto brought = load_vector<T, piece>(place);
-            prepare_piece(brought, first_line + (in_depth ? tile_row : tile_column),
-                          first_depth + (in_depth ? tile_column : tile_row));
-            store_vector(place, brought);
+            const int line = in_depth ? tile_row : tile_column;
+            const int at_depth = in_depth ? tile_column : tile_row;
+            if (line < lines_here && at_depth < depth_here) {
+                T* const place = tile + tile_row * pitch + tile_column;
+                auto brought = load_vector<T, piece>(place);
+                prepare_piece(brought, first_line + line, first_depth + at_depth);
+                store_vector(place, brought);
+            }
         }
     }
 
@@ -145,12 +151,12 @@ __device__ __forceinline__ void mma_product(const MmaOperand<T>& left, const Mma
     for (int64_t step = 0; step < steps; ++step) {
         cp_async_wait<stages - 2>();
         if constexpr (!std::is_same<PrepareLeft, Untouched>::value) {
-            Left::template prepare<threads>(stage_of(step), left.first_line, step * depth,
-                                            prepare_left);
+            Left::template prepare<threads>(stage_of(step), left.first_line, left.line_count,
+                                            step * depth, depths, prepare_left);
         }
         if constexpr (!std::is_same<PrepareRight, Untouched>::value) {
             Right::template prepare<threads>(stage_of(step) + Left::size, right.first_line,
-                                             step * depth, prepare_right);
+                                             right.line_count, step * depth, depths, prepare_right);
         }
         __syncthreads();  // the step has arrived, and the one before it has been read
         load(step + stages - 1);

@@ -13,36 +13,53 @@ struct Untouched {
     __device__ __forceinline__ void operator()(Arguments&&...) const {}
 };
 
+// How many of a tile's `most` lines or depths there are, which begins at `first` of `all`.
+__device__ __forceinline__ int within(int64_t all, int64_t first, int most) {
+    return all - first < most ? static_cast<int>(all - first) : most;
+}
+
 // Replaces a tile of `lines` rows or columns by `depth` as a bulk copy with the 128-byte swizzle
-// leaves it, by `count` threads of which this is number `thread`. The tile begins at `first_line`
-// and `first_depth`; lines from `lines_here` on may be left as they are. `prepare` takes 16 bytes of
+// leaves it, by `threads` threads of which this is number `thread`. The tile begins at `first_line`
+// and `first_depth`; what is beyond `lines_here` and `depth_here` stays. `prepare` takes 16 bytes of
 // neighbours, a line and a depth.
 //
 // Rows of 128 bytes hold neighbours in depth, or, in chunks of as many lines as fit, in lines.
-template <Neighbours neighbours, int lines, int depth, class T, class Prepare>
-__device__ __forceinline__ void prepare_tile(T* tile, int thread, int count, int64_t first_line,
-                                             int64_t lines_here, int64_t first_depth,
+template <Neighbours neighbours, int lines, int depth, int threads, class T, class Prepare>
+__device__ __forceinline__ void prepare_tile(T* tile, int thread, int64_t first_line,
+                                             int lines_here, int64_t first_depth, int depth_here,
                                              const Prepare& prepare) {
     constexpr bool in_depth = neighbours == Neighbours::in_depth;
     constexpr int vector = access_bytes / static_cast<int>(sizeof(T));
     constexpr int row_pieces = 8;
     constexpr int row_size = row_pieces * vector;
+    constexpr int height = in_depth ? lines : lines / row_size * depth;
+    constexpr int step = threads / row_pieces;  // rows that the threads take at once
+    constexpr int turns = height / step;
     static_assert(!in_depth || depth == row_size, "a row holds a step of the depth");
-    const int rows = !in_depth            ? lines / row_size * depth
-                     : lines_here < lines ? static_cast<int>(lines_here)
-                                          : lines;
-#pragma unroll 4
-    for (int i = thread; i < rows * row_pieces; i += count) {
-        const int row = i / row_pieces;
-        const int column = (i % row_pieces ^ row % row_pieces) * vector;
-        auto piece = load_vector<T, vector>(tile + i * vector);
-        if constexpr (in_depth) {
-            prepare(piece, first_line + row, first_depth + column);
-        } else {
-            prepare(piece, first_line + row / depth * row_size + column,
-                    first_depth + row % depth);
+    static_assert(step % 8 == 0, "a thread's pieces are in the same place of their rows");
+    static_assert(height % step == 0 && (in_depth || depth % step == 0), "no thread has fewer");
+    constexpr int together = turns % 4 == 0 ? 4 : 2;  // all loaded before one is stored
+    static_assert(turns % together == 0, "each thread has an even number of pieces");
+    const int own_row = thread / row_pieces;
+    const int own_column = (thread % row_pieces ^ own_row % 8) * vector;
+    T* const own = tile + thread * vector;
+#pragma unroll
+    for (int first = 0; first < turns; first += together) {
+        Vector<T, vector> loaded[together];
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+            loaded[i] = load_vector<T, vector>(own + (first + i) * threads * vector);
         }
-        store_vector(tile + i * vector, piece);
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+            const int before = (first + i) * step;  // rows
+            const int line = in_depth ? before + own_row : before / depth * row_size + own_column;
+            const int at_depth = in_depth ? own_column : before % depth + own_row;
+            if (line < lines_here && at_depth < depth_here) {
+                prepare(loaded[i], first_line + line, first_depth + at_depth);
+            }
+            store_vector(own + (first + i) * threads * vector, loaded[i]);
+        }
     }
 }
 
