@@ -30,7 +30,7 @@ from fusegen.ops.construct import call
 from fusegen.ops.record import Record
 from fusegen.ops.registry import FUNCTIONS
 from fusegen.passes import pipeline
-from fusegen.plan.cost import SizeHints
+from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
@@ -72,10 +72,11 @@ def planned(
     graph: Graph,
     hints: Mapping[str, int] | None = None,
     precision: Precision = Precision.HIGHEST,
+    device: Device = H100,
 ) -> ModulePlan:
     """The plan for a graph as the user wrote it."""
     hinted = SizeHints(hints)
-    return plan_module(pipeline.run(graph), DType.FLOAT32, hinted, precision=precision)
+    return plan_module(pipeline.run(graph), DType.FLOAT32, hinted, device, precision=precision)
 
 
 def cuda_text(plan: ModulePlan) -> str:

@@ -6,19 +6,21 @@ from dataclasses import dataclass, replace
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.accounting import expression_cost
-from fusegen.plan.cost import Device, SizeHints
+from fusegen.plan.cost import Cost, Device, SizeHints
 from fusegen.plan.expressions import Compute, Expression, Literal, Load, Loaded, Size, walk
 from fusegen.plan.group import NotApplicable
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.tensor_cores import ROWS, TENSOR_DTYPES, WIDE
 
-PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, by warps that are idle"
+PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, beside the products"
 
-# An element is read from shared memory, unpacked, packed and written: instructions beside its own.
-ACCESS_COST = 2
-# The part of a multiprocessor's lanes that three of its warps are, which have nothing else to do;
-# they wait for memory in half of the cycles.
-PREPARING = 3 / 4 / 2
+# Measured on an H200 (docs/notes/tensor-core-products.md): half of the lanes' instructions are to
+# be had beside the products; an element read from shared memory, unpacked, packed and written, or
+# met by another one from memory, is as many of them; and products without a bound of that kind
+# take a tenth longer.
+ACCESS_COST = 11
+PREPARING = 1 / 2
+SLOWED = 1.1
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,23 @@ def operand_of(value: Expression, line: Integer, depth: Integer) -> Operand:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What prologues read beside the operands, in bytes, the elementary operations that they are,
-    and all instructions: each tile makes the elements that it loads."""
+    """What prologues read beside the operands and the size of what they are made of, both in bytes,
+    the elementary operations that they are, and all instructions: each of the product's tiles makes
+    the elements that it loads."""
 
     reads: int
+    made: int
     flops: int
     instructions: int
+    tiles: int
 
-    def keeps_up(self, product_seconds: float, device: Device) -> bool:
-        """Whether the warps that prepare operands are done before the tensor cores are."""
-        rate = device.rate / 2  # which counts a multiplication with its addition as two
-        return self.instructions / (rate * PREPARING) <= product_seconds
+    def pays(self, product_seconds: float, device: Device) -> bool:
+        """Whether the product, which takes `product_seconds` without them, is done before one that
+        reads what kernels of their own have made."""
+        busy = min(1.0, self.tiles / device.processors)
+        preparing = self.instructions / (device.issue_rate * PREPARING * busy)
+        apart = Cost(self.made, self.made, 0).estimate(device)
+        return max(SLOWED * product_seconds, preparing) < product_seconds + apart
 
 
 def prologue_work(
@@ -78,16 +86,19 @@ def prologue_work(
     """The work of both operands' prologues, if any."""
     if left.prologue is None and right.prologue is None:
         return None
-    depths = hints.value(axes.batches * axes.depths)
+    depths = hints.value(axes.depths)
     rows, columns = hints.value(axes.rows), hints.value(axes.columns)
-    loaded = rows * -(-columns // WIDE), columns * -(-rows // ROWS)
-    reads = flops = instructions = 0
+    row_tiles, column_tiles = -(-rows // ROWS), -(-columns // WIDE)
+    tiles = hints.value(axes.batches) * row_tiles * column_tiles
+    loaded = tiles * ROWS, tiles * WIDE  # a step takes as long where its tile is not full
+    reads = made = flops = instructions = 0
     for operand, lines in zip((left, right), loaded, strict=True):
         if operand.prologue is not None:
             found = [*walk((operand.prologue,))]
             cost = expression_cost(found)
             buffers = {e.buffer for e in found if isinstance(e, Load)}
             reads += sum(hints.value(buffer.bytes) for buffer in buffers)
+            made += hints.value(operand.source.buffer.bytes)
             flops += depths * lines * cost
-            instructions += depths * lines * (cost + ACCESS_COST)
-    return Preparation(reads, flops, instructions)
+            instructions += depths * lines * (cost + ACCESS_COST * (1 + len(buffers)))
+    return Preparation(reads, made, flops, instructions, tiles)

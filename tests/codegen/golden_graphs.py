@@ -64,9 +64,9 @@ def _product_tensor_cores() -> Graph:
 
 
 def _product_prepared() -> Graph:
-    x = value("x", "batch", 256, dtype=DType.BFLOAT16)
-    scale = value("scale", 256, dtype=DType.BFLOAT16)
-    weight = value("fc.weight", 256, 256, dtype=DType.BFLOAT16)
+    x = value("x", "batch", 64, dtype=DType.BFLOAT16)
+    scale = value("scale", 64, dtype=DType.BFLOAT16)
+    weight = value("fc.weight", 256, 64, dtype=DType.BFLOAT16)
     active = apply("relu", mul(x, scale))
     return graph([x, scale, weight], linear(active, weight), name="ReluLinear")
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from fusegen.ir.graph import Graph, Node
+from fusegen.plan.cost import H100
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.runtime.loader import emulator_runtime
-from tests.emulated import Kernels, Size, apply, build, graph, link, planned
+from tests.emulated import Kernels, Size, apply, graph, link, planned
 from tests.kernels.families import add, gelu, group_norm, mul
 from tests.kernels.test_operand_layouts import check, half, matmul, normal, padded, transposed
 from tests.kernels.test_tile_widths import on_tiles
 
 SIZES = {"m": 131, "b": 3}
+
+# Where operands are always made as they are loaded: a launch takes as long as anything.
+SLOW_LAUNCHES = replace(H100, launch=1.0)
 
 
 def relu(x: Node) -> Node:
@@ -96,7 +101,7 @@ def has_prologue(plan: ModulePlan) -> bool:
 @functools.cache
 def compiled() -> dict[str, Kernels]:
     """The kernels of all graphs, from one file."""
-    plans = [planned(graph_of(name)) for name in PREPARED]
+    plans = [planned(graph_of(name), device=SLOW_LAUNCHES) for name in PREPARED]
     assert all(map(has_prologue, plans)), [len(plan.steps) for plan in plans]
     return dict(zip(PREPARED, link(plans, check=True), strict=True))
 
@@ -124,7 +129,8 @@ def test_narrow_tiles_and_parts_of_k(rows: int) -> None:
     x, w, scale = half("x", "m", 1040), half("w", 72, 1040), half("scale", 1040)
     one = graph([x, w, scale], matmul(relu(mul(x, scale)), transposed(w)))
     tensors = [normal(rows, 1040), normal(72, 1040), scales(1040)]
-    plan = planned(one)
+    plan = planned(one, device=SLOW_LAUNCHES)
+    assert has_prologue(plan)
     for kernels in link([on_tiles(plan, 64), on_tiles(plan, 64, parts=2)], check=True):
         check(kernels, one, tensors, form="tensor_kernel")
 
@@ -133,7 +139,9 @@ def test_what_is_made_of_zeros_beyond_the_edge() -> None:
     """The copies fill in zeros there, of which this makes infinities."""
     x, w = half("x", "m", 72), half("w", 264, 72)
     one = graph([x, w], matmul(reciprocal(x), transposed(w)))
-    (kernels,) = build([one], check=True)
+    plan = planned(one, device=SLOW_LAUNCHES)
+    assert has_prologue(plan)
+    (kernels,) = link([plan], check=True)
     check(kernels, one, [scales(131, 72), normal(264, 72)], form="tensor_kernel")
 
 
@@ -162,6 +170,31 @@ def unlike(change: Callable[[Node, Node], Node]) -> Graph:
 def test_operands_that_stand_in_memory(change: Callable[[Node, Node], Node]) -> None:
     plan = planned(unlike(change), {"m": 4096})
     assert len(plan.steps) == 2
+
+
+def silu(x: Node) -> Node:
+    return apply("silu", x)
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "depth", "columns", "is_prepared"),
+    [
+        (relu, 65536, 1024, 128, True),  # 48 us on an H200; 108 by two kernels
+        (relu, 8192, 1024, 1024, True),  # 32; 37
+        (relu, 4096, 4096, 1024, True),  # 52; 63
+        (silu, 65536, 1024, 128, True),  # 79; 109
+        (relu, 1024, 8192, 8192, False),  # 194; 181
+        (relu, 128, 4096, 4096, False),  # 24; 20
+        (silu, 8192, 1024, 1024, False),  # 48; 38
+        (silu, 4096, 4096, 1024, False),  # 86; 63
+    ],
+)
+def test_what_was_measured_to_be_quicker(
+    make: Callable[[Node], Node], rows: int, depth: int, columns: int, is_prepared: bool
+) -> None:
+    x, w = half("x", "m", depth), half("w", columns, depth)
+    plan = planned(graph([x, w], matmul(make(x), transposed(w))), {"m": rows})
+    assert has_prologue(plan) is is_prepared
 
 
 def test_an_operand_that_others_need() -> None:

@@ -236,8 +236,8 @@ def _plan(
             raise NotApplicable("what an operand is made of is needed elsewhere, and stored anyway")
         moved = hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes)
         alone = Cost(moved, work.writes, 0, tensor_flops=product_flops).estimate(context.device)
-        if not preparation.keeps_up(alone, context.device):
-            raise NotApplicable("making an operand anew for each tile takes longer than the tile")
+        if not preparation.pays(alone, context.device):
+            raise NotApplicable("making an operand anew for each tile takes longer than storing it")
         why = f"{why}; {PREPARED_WHY}"
     cores = exchanging_results(cores, epilogue) if cores else None
     forms, tuned = _on_tiles(cores, axes, width, context) if cores else ((), ())

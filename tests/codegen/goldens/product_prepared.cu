@@ -16,7 +16,7 @@
 namespace fusegen {
 // mul_relu_linear: mul, relu, linear.
 // The product's elements are finished in registers and stored once; an operand is made in shared
-// memory, where its tiles arrive, by warps that are idle.
+// memory, where its tiles arrive, beside the products.
 template <bool packed>
 __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
     const bfloat16* __restrict__ x,
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
     const int64_t batches = 1;
     const int64_t rows = batch;
     const int64_t columns = 256;
-    const int64_t depths = 256;
+    const int64_t depths = 64;
     FUSEGEN_SHARED(float, left_tile, 1040);
     FUSEGEN_SHARED(float, right_tile, 1040);
     const int thread_row = threadIdx.x / 16;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
                 float brought = 0;
                 if (inside) {
                     const float x_value = convert<float>(x[packed
-                        ? depth + row * 256 : x_strides(row, depth)]);
+                        ? depth + row * 64 : x_strides(row, depth)]);
                     const float scale_value = convert<float>(scale[packed ? depth : scale_strides(depth)]);
                     const float mul = x_value * scale_value;
                     const float relu = fusegen::relu(mul);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
                 const bool inside = column < columns && depth < depths;
                 right_tile[tile_depth * 65 + tile_column] =
                     inside ? convert<float>(fc_weight[packed
-                        ? column * 256 + depth : fc_weight_strides(column, depth)]) : float(0);
+                        ? column * 64 + depth : fc_weight_strides(column, depth)]) : float(0);
             }
             __syncthreads();
             // A short sum of its own for each step keeps the rounding error of long ones down.
@@ -113,10 +113,10 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
 
 // mul_relu_linear: mul, relu, linear.
 // The product's elements are finished in registers and stored once; an operand is made in shared
-// memory, where its tiles arrive, by warps that are idle.
+// memory, where its tiles arrive, beside the products.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
-// The first warpgroup's other warps make an operand's elements of what has arrived.
+// They make an operand's elements of what has arrived, while the step before is multiplied.
 __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
     const __grid_constant__ TensorMap left_rest_map,
@@ -136,20 +136,17 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
     constexpr int stage_size = 12288;  // elements
     const int64_t rows = batch;
     const int64_t columns = 256;
-    const int64_t depths = 256;
+    const int64_t depths = 64;
     const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
                           static_cast<int>((columns + tile_columns - 1) / tile_columns)};
     const int tiles = static_cast<int>(1 * order.rows * order.columns);
     const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
-    FUSEGEN_SHARED(std::uint64_t, ready, stages);  // and have been prepared
-    constexpr int preparing = 96;                  // threads
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(bfloat16, ring);
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < stages; ++stage) {
             mbarrier_init(&full[stage], 1);
-            mbarrier_init(&ready[stage], preparing);
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
@@ -168,42 +165,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
     int stage = 0;
     unsigned phase = 0;
     if (warpgroup == 0) {
-        decrease_registers<56>();
-        for (int tile = thread >= 128 - preparing
-            ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
-            int batch_of_tile, row_tile, column_tile;
-            order.find(tile, batch_of_tile, row_tile, column_tile);
-            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
-            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
-                if (row >= rows || first_depth >= depths) {
-                    return;
-                }
-                constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
-                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
-#pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
-            };
-            for (int step = 0; step < steps; ++step) {
-                mbarrier_wait(&full[stage], phase);
-                prepare_tile<Neighbours::in_depth, tile_rows, tile_depth>(
-                    ring + stage * stage_size + left_start, thread - (128 - preparing), preparing,
-                    tile_first_row, rows - tile_first_row, int64_t{step} * tile_depth, prepare_left);
-                fence_async_shared();  // the tensor cores read it
-                mbarrier_arrive(&ready[stage]);
-                stage = stage + 1 == stages ? 0 : stage + 1;
-                phase ^= stage == 0;
-            }
-        }
+        decrease_registers<40>();
         for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
             int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
@@ -226,7 +188,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
             }
         }
     } else {
-        increase_registers<224>();
+        increase_registers<232>();
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int batch_of_tile, row_tile, column_tile;
@@ -234,15 +196,37 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            // What is multiplied in place of the left operand's elements.
+            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
+                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+                constexpr int vector = 8;
+                Vector<bfloat16, vector> prepared;
+                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
-                const bfloat16* const stage_tiles = ring + stage * stage_size;
-                const bfloat16* const left_tile = stage_tiles + left_start
-                    + (warpgroup - 1) * wgmma_m * tile_depth;
-                const bfloat16* const right_tile = stage_tiles + right_start;
+                bfloat16* const stage_tiles = ring + stage * stage_size;
+                bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
+                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
-                mbarrier_wait(&ready[stage], phase);
+                const int64_t first_depth = int64_t{step} * tile_depth;
+                const int depth_here = within(depths, first_depth, tile_depth);
+                const int64_t first_row_here = tile_first_row + (warpgroup - 1) * wgmma_m;
+                prepare_tile<Neighbours::in_depth, wgmma_m, tile_depth, 128>(
+                    left_tile, thread, first_row_here, within(rows, first_row_here, wgmma_m),
+                    first_depth, depth_here, prepare_left);
+                fence_async_shared();  // the tensor cores read it
+                named_barrier_sync(warpgroup, 128);
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
@@ -294,10 +278,10 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
 
 // mul_relu_linear: mul, relu, linear.
 // The product's elements are finished in registers and stored once; an operand is made in shared
-// memory, where its tiles arrive, by warps that are idle.
+// memory, where its tiles arrive, beside the products.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
-// The first warpgroup's other warps make an operand's elements of what has arrived.
+// They make an operand's elements of what has arrived, while the step before is multiplied.
 __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
     const __grid_constant__ TensorMap left_map,
     const __grid_constant__ TensorMap left_rest_map,
@@ -317,20 +301,17 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
     constexpr int stage_size = 24576;  // elements
     const int64_t rows = batch;
     const int64_t columns = 256;
-    const int64_t depths = 256;
+    const int64_t depths = 64;
     const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
                           static_cast<int>((columns + tile_columns - 1) / tile_columns)};
     const int tiles = static_cast<int>(1 * order.rows * order.columns);
     const int steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
     FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
-    FUSEGEN_SHARED(std::uint64_t, ready, stages);  // and have been prepared
-    constexpr int preparing = 96;                  // threads
     FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
     FUSEGEN_TILE_SHARED(bfloat16, ring);
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < stages; ++stage) {
             mbarrier_init(&full[stage], 1);
-            mbarrier_init(&ready[stage], preparing);
             mbarrier_init(&empty[stage], 2);
         }
         mbarrier_fence_init();
@@ -349,42 +330,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
     int stage = 0;
     unsigned phase = 0;
     if (warpgroup == 0) {
-        decrease_registers<56>();
-        for (int tile = thread >= 128 - preparing
-            ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
-            int batch_of_tile, row_tile, column_tile;
-            order.find(tile, batch_of_tile, row_tile, column_tile);
-            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
-            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
-            // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
-                if (row >= rows || first_depth >= depths) {
-                    return;
-                }
-                constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
-                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
-#pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
-            };
-            for (int step = 0; step < steps; ++step) {
-                mbarrier_wait(&full[stage], phase);
-                prepare_tile<Neighbours::in_depth, tile_rows, tile_depth>(
-                    ring + stage * stage_size + left_start, thread - (128 - preparing), preparing,
-                    tile_first_row, rows - tile_first_row, int64_t{step} * tile_depth, prepare_left);
-                fence_async_shared();  // the tensor cores read it
-                mbarrier_arrive(&ready[stage]);
-                stage = stage + 1 == stages ? 0 : stage + 1;
-                phase ^= stage == 0;
-            }
-        }
+        decrease_registers<40>();
         for (int tile = thread == 0 ? static_cast<int>(blockIdx.x) : tiles; tile < tiles; tile += gridDim.x) {
             int batch_index, row_tile, column_tile;
             order.find(tile, batch_index, row_tile, column_tile);
@@ -407,7 +353,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
             }
         }
     } else {
-        increase_registers<224>();
+        increase_registers<232>();
         const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int batch_of_tile, row_tile, column_tile;
@@ -415,15 +361,37 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
             [[maybe_unused]] const int64_t batch_index = batch_of_tile;
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            // What is multiplied in place of the left operand's elements.
+            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
+                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+                constexpr int vector = 8;
+                Vector<bfloat16, vector> prepared;
+                const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
             float accumulators[tile_columns / 2];
             int previous = 0;
             for (int step = 0; step < steps; ++step) {
-                const bfloat16* const stage_tiles = ring + stage * stage_size;
-                const bfloat16* const left_tile = stage_tiles + left_start
-                    + (warpgroup - 1) * wgmma_m * tile_depth;
-                const bfloat16* const right_tile = stage_tiles + right_start;
+                bfloat16* const stage_tiles = ring + stage * stage_size;
+                bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
+                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
-                mbarrier_wait(&ready[stage], phase);
+                const int64_t first_depth = int64_t{step} * tile_depth;
+                const int depth_here = within(depths, first_depth, tile_depth);
+                const int64_t first_row_here = tile_first_row + (warpgroup - 1) * wgmma_m;
+                prepare_tile<Neighbours::in_depth, wgmma_m, tile_depth, 128>(
+                    left_tile, thread, first_row_here, within(rows, first_row_here, wgmma_m),
+                    first_depth, depth_here, prepare_left);
+                fence_async_shared();  // the tensor cores read it
+                named_barrier_sync(warpgroup, 128);
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
@@ -475,7 +443,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
 
 // mul_relu_linear: mul, relu, linear.
 // The product's elements are finished in registers and stored once; an operand is made in shared
-// memory, where its tiles arrive, by warps that are idle.
+// memory, where its tiles arrive, beside the products.
 // This form is for the tensor cores of devices that have no warpgroup products.
 __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
     const bfloat16* __restrict__ left_matrices,
@@ -494,7 +462,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
     constexpr int tile_columns = 64;
     const int64_t rows = batch;
     const int64_t columns = 256;
-    const int64_t depths = 256;
+    const int64_t depths = 64;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
     const int64_t tiles = 1 * row_tiles * column_tiles;
@@ -508,10 +476,8 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
         const int64_t tile_first_column = column_tile * tile_columns;
         const int64_t batch_index = block / row_tiles / column_tiles;
         // What is multiplied in place of the left operand's elements.
-        const auto prepare_left = [&](Vector<bfloat16, 8>& piece, int64_t row, int64_t first_depth) {
-            if (row >= rows || first_depth >= depths) {
-                return;
-            }
+        const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
+            [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
             constexpr int vector = 8;
             Vector<bfloat16, vector> prepared;
             const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
@@ -566,8 +532,8 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
     }
     constexpr int threads = 256;
     constexpr std::size_t shared_bytes = 0;
-    const bool packed = is_contiguous(x_strides, {batch, 256}) &&
-                        is_contiguous(fc_weight_strides, {256, 256}) && is_contiguous(scale_strides, {256});
+    const bool packed = is_contiguous(x_strides, {batch, 64}) &&
+                        is_contiguous(fc_weight_strides, {256, 64}) && is_contiguous(scale_strides, {64});
     const dim3 grid = grid_of(tiles);
     // Of the kinds of tiles the one whose waves, a block for each multiprocessor, end first.
     constexpr TileWave tile_waves[] = {
@@ -575,7 +541,7 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
         {64, 1, 500, 3.6},
     };
     const int64_t row_tiles = 1 * divide_up(rows, 128);
-    const int form = quickest_tile(tile_waves, row_tiles, columns, 256, processor_count());
+    const int form = quickest_tile(tile_waves, row_tiles, columns, 64, processor_count());
     if (form == 1) {  // 64 columns
         // The tensor cores' form takes operands with neighbours in the planned direction, whose other
         // strides are multiples of 16 bytes.
@@ -585,12 +551,12 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
         TensorMap right_map;
         int64_t right_run[2];
         const int rest_lines = lines_of_rest<128>(rows);
-        const int64_t depths = 256;
+        const int64_t depths = 64;
         const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
         if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
-            is_contiguous(scale_strides, {256}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
+            is_contiguous(scale_strides, {64}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
             is_aligned(scale, 16) && is_aligned(y, 16) &&
-            merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+            merge_dims(x_strides, {batch, 64}, {1, 2}, left_run) &&
             left_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
                 x, { depths, batch, 1 }, { left_run[0], left_run[0] },
@@ -598,7 +564,7 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
             encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
                 x, { depths, batch, 1 }, { left_run[0], left_run[0] },
                 { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
-            merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+            merge_dims(fc_weight_strides, {256, 64}, {1, 2}, right_run) &&
             right_run[1] == 1 &&
             encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
                 fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
@@ -620,12 +586,12 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
     TensorMap right_map;
     int64_t right_run[2];
     const int rest_lines = lines_of_rest<128>(rows);
-    const int64_t depths = 256;
+    const int64_t depths = 64;
     const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 256);
     if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
-        is_contiguous(scale_strides, {256}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
+        is_contiguous(scale_strides, {64}) && is_aligned(x, 16) && is_aligned(fc_weight, 16) &&
         is_aligned(scale, 16) && is_aligned(y, 16) &&
-        merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+        merge_dims(x_strides, {batch, 64}, {1, 2}, left_run) &&
         left_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&left_map, TensorTiles<3>{
             x, { depths, batch, 1 }, { left_run[0], left_run[0] },
@@ -633,7 +599,7 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
         encode_tensor_map<bfloat16>(&left_rest_map, TensorTiles<3>{
             x, { depths, batch, 1 }, { left_run[0], left_run[0] },
             { 64, rest_lines, 1 }, Swizzle::bytes_128}) == TensorMapError::none &&
-        merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+        merge_dims(fc_weight_strides, {256, 64}, {1, 2}, right_run) &&
         right_run[1] == 1 &&
         encode_tensor_map<bfloat16>(&right_map, TensorTiles<5>{
             fc_weight, { depths, 2, 4, 4, 8 }, { right_run[0], right_run[0] * 8, right_run[0]
@@ -651,13 +617,13 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
     if (has_mma() && !has_wgmma()) {
         int64_t left_run[2];
         int64_t right_run[2];
-        if (is_contiguous(scale_strides, {256}) &&
+        if (is_contiguous(scale_strides, {64}) &&
             is_aligned(scale, 16) &&
-            merge_dims(x_strides, {batch, 256}, {1, 2}, left_run) &&
+            merge_dims(x_strides, {batch, 64}, {1, 2}, left_run) &&
             left_run[1] == 1 &&
             is_aligned(x, 16) &&
             (left_run[0]) % 8 == 0 &&
-            merge_dims(fc_weight_strides, {256, 256}, {1, 2}, right_run) &&
+            merge_dims(fc_weight_strides, {256, 64}, {1, 2}, right_run) &&
             right_run[1] == 1 &&
             is_aligned(fc_weight, 16) &&
             (right_run[0]) % 8 == 0) {
