@@ -13,7 +13,8 @@ from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
-from fusegen.plan.tensor_cores import LANES, PAIR, SWIZZLE_BYTES
+from fusegen.plan.tensor_cores import LANES, PAIR
+from fusegen.plan.tile_waves import SWIZZLE_BYTES
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,25 @@ from fusegen.plan.kernels.product_forms import Exchange, MmaForm, TileKind, Wgmm
 from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
-from fusegen.plan.tile_waves import is_measured, wave_time, worth_a_kernel
+from fusegen.plan.tile_waves import (
+    SWIZZLE_BYTES,
+    is_measured,
+    least_depths,
+    wave_time,
+    worth_a_kernel,
+)
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
-# Two warpgroups with 64 rows each; 128 bytes of K a step, the widest swizzle.
+# Two warpgroups with 64 rows each.
 ROWS = 128
-SWIZZLE_BYTES = 128
 # As many stages as fit into shared memory beside the barriers, each of 16 KB for the rows and 128
 # bytes for each column of a tile. Wide tiles load the least for a product; the widest has 128
 # float32 sums a thread.
 STAGES = {256: 4, 192: 5, 128: 6, 64: 8, 32: 10}
 WIDE = max(STAGES)
 # Among how many blocks of a cluster a tile's K may be shared out: the stages of the first one must
-# have room for the float32 sums of the others. A part of fewer steps does not pay for its sums.
+# have room for the float32 sums of the others.
 PARTS = {256: (2,), 192: (2,), 128: (2, 4), 64: (2, 4), 32: ()}
-LEAST_STEPS = 8
 # The copy brings so many neighbouring columns at once, where they are neighbours.
 CHUNK_COLUMNS = 64
 # The result's columns lie in the accumulators in blocks of 8, of which each of 4 lanes holds two
@@ -131,19 +135,18 @@ def tile_forms(
 def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[TileKind, ...]:
     """The tiles that such a product can run on, the widest first, and of those the ones of fewest
     parts: whole epilogues, whole copies, none wider than the result needs, and parts of K that are
-    known to be worth a block."""
+    worth a block, as far as it is known."""
     step = CHUNK_COLUMNS if cores.right.major is Major.LINE else 1
     fitting = [c for c in STAGES if c % (width or 1) == 0 and c % step == 0]
     size = axes.columns.constant
     enough = min((c for c in fitting if size is not None and c >= size), default=WIDE)
     columns = [c for c in fitting if c <= enough]
     depths = axes.depths.constant
-    steps = 0 if depths is None else depths // cores.depth
     return tuple(
         TileKind(c, parts)
         for c in columns
         for parts in (1, *PARTS[c])
-        if parts == 1 or steps >= parts * LEAST_STEPS
+        if depths is None or depths >= least_depths(parts, cores.left.buffer.dtype.itemsize)
     )
 
 

@@ -3,6 +3,7 @@ forms are worth a kernel."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,9 @@ WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {TileKind(64, 2): WaveTime(1500.0,
 MEETING = 1000.0
 SUMS_RATE = 100.0
 SUM_BYTES = 4
+# The bytes of K a step, the widest swizzle; a part of fewer steps does not pay for its sums.
+SWIZZLE_BYTES = 128
+LEAST_STEPS = 8
 # In bytes.
 MEASURED_ITEM = 2
 # A form is worth a kernel if some product would take so many times as long without it.
@@ -62,7 +66,12 @@ def wave_time(kind: TileKind, itemsize: int) -> WaveTime:
         meeting = MEETING + sent / SUMS_RATE if kind.parts > 1 else 0.0
         known = WaveTime(whole.fixed + meeting, whole.per_depth / kind.parts)
     per_depth = known.per_depth * itemsize / MEASURED_ITEM
-    return WaveTime(round(known.fixed), round(per_depth, 3))
+    return WaveTime(round(known.fixed), round(per_depth, 3), least_depths(kind.parts, itemsize))
+
+
+def least_depths(parts: int, itemsize: int) -> int:
+    """The smallest K that so many blocks share."""
+    return parts * LEAST_STEPS * SWIZZLE_BYTES // itemsize if parts > 1 else 0
 
 
 def is_measured(kind: TileKind) -> bool:
@@ -72,6 +81,8 @@ def is_measured(kind: TileKind) -> bool:
 
 def time(extent: Extent, kind: TileKind, wave: WaveTime, processors: int) -> float:
     """Nanoseconds on this kind of tiles: as `quickest_tile` in `tile_waves.cuh`."""
+    if extent.depths < wave.least_depths:
+        return math.inf
     blocks = extent.row_tiles * -(-extent.columns // kind.columns) * kind.parts
     return -(-blocks // processors) * (wave.fixed + wave.per_depth * extent.depths)
 

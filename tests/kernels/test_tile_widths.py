@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan, TunedRows
-from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
+from fusegen.plan.kernels.product_forms import TileKind, WaveTime, WgmmaForm
 from fusegen.plan.precision import Precision
 from fusegen.plan.tensor_cores import STAGES
 from fusegen.plan.tile_waves import ROWS, Extent, time, wave_time
@@ -33,10 +33,11 @@ NARROWEST = 32
 
 def on_tiles(plan: ModulePlan, *widths: int, parts: int = 1) -> ModulePlan:
     """The plan with its products on tiles of these widths alone, the first of which are for all;
-    with K in so many parts."""
+    with any K in so many parts."""
 
     def form(cores: WgmmaForm, columns: int) -> WgmmaForm:
         wave = wave_time(TileKind(columns, parts), cores.left.buffer.dtype.itemsize)
+        wave = replace(wave, least_depths=0)
         return replace(cores, columns=columns, stages=STAGES[columns], wave=wave, parts=parts)
 
     steps = []
@@ -183,6 +184,17 @@ def test_parts_of_k_meet(name: str, columns: int, parts: int) -> None:
         ]
         tensors = [normal(*shape) for shape in shapes]
         check(compiled, deep(name), tensors, form=f"_{columns}_by_{parts}_tensor_kernel")
+
+
+def test_a_depth_that_is_known_late_is_shared_where_it_is_long() -> None:
+    plan, shared = (on_tiles(planned(gradient()), 64, parts=parts).steps[0] for parts in (1, 4))
+    assert isinstance(plan, ProductPlan) and isinstance(shared, ProductPlan)
+    assert shared.tensor_cores is not None
+    quick = replace(shared.tensor_cores, wave=WaveTime(0.0, 0.0, least_depths=256))
+    whole = planned(gradient())
+    (compiled,) = link([replace(whole, steps=(replace(plan, narrower=(quick,)),))], check=True)
+    for depth, form in ((255, "_64_tensor_kernel"), (256, "_64_by_4_tensor_kernel")):
+        check(compiled, gradient(), [normal(depth, 136), normal(depth, 200)], form=form)
 
 
 @pytest.mark.parametrize(

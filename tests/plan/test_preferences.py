@@ -156,5 +156,10 @@ def test_a_part_has_some_steps() -> None:
         kinds = [TileKind(128, parts) for parts in (1, 2, 4)]
         forms = [step(one, Preferences(only=kind)).tensor_cores for kind in kinds]
         assert {form.parts for form in forms if form is not None and form.columns == 128} == parts
-    unknown = step(product(depth="k"), Preferences(only=TileKind(128, 2)))
-    assert unknown.tensor_cores is not None and unknown.tensor_cores.parts == 1
+
+
+def test_parts_of_a_depth_that_is_not_known() -> None:
+    """The launcher takes them from 1024 on."""
+    found = step(product(depth="k"), Preferences(only=TileKind(128, 2))).tensor_cores
+    assert found is not None and found.kind == TileKind(128, 2)
+    assert found.wave is not None and found.wave.least_depths == 1024

@@ -30,10 +30,11 @@ class TileKind:
 @dataclass(frozen=True)
 class WaveTime:
     """What one tile for each multiprocessor takes, in nanoseconds: a part that is always there,
-    and one for each of K."""
+    and one for each of K, of which there must be `least_depths`."""
 
     fixed: float
     per_depth: float
+    least_depths: int = 0
 
 
 @dataclass(frozen=True)

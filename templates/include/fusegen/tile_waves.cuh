@@ -6,12 +6,14 @@
 namespace fusegen {
 
 // A form of a product on tiles of so many columns, each made by `parts` blocks. One block for each
-// multiprocessor takes `fixed` nanoseconds, and `per_depth` for each of K.
+// multiprocessor takes `fixed` nanoseconds, and `per_depth` for each of K, of which there must be
+// `least_depths`: the first of several forms takes any.
 struct TileWave {
     int columns;
     int parts;
     double fixed;
     double per_depth;
+    int64_t least_depths;
 };
 
 // Which form's tiles are done first; of those that are as quick, the one that stands first. A matrix
@@ -23,6 +25,9 @@ inline int quickest_tile(const TileWave (&waves)[forms], int64_t row_tiles, int6
     double least = 0;
     for (int form = 0; form < forms; ++form) {
         const TileWave& wave = waves[form];
+        if (depths < wave.least_depths) {
+            continue;
+        }
         const int64_t blocks = row_tiles * divide_up(columns, wave.columns) * wave.parts;
         const double time = static_cast<double>(divide_up(blocks, processors)) *
                             (wave.fixed + wave.per_depth * static_cast<double>(depths));
