@@ -24,9 +24,14 @@ WAVES: Mapping[int, WaveTime] = {
     64: WaveTime(500.0, 3.6),
     32: WaveTime(500.0, 3.2),
 }
-# The same where two blocks share a tile's K, with what the meeting of their sums takes: by the
-# products of 4096 columns in docs/notes/product-shapes.md ("Tiles of every width").
-WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {TileKind(64, 2): WaveTime(1500.0, 2.42)}
+# The same where two or four blocks share a tile's K, with what the meeting of their sums takes: by
+# the products in docs/notes/product-shapes.md ("Tiles of every width", "A depth that is shared").
+WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {
+    TileKind(128, 2): WaveTime(3500.0, 3.3),
+    TileKind(128, 4): WaveTime(6300.0, 1.4),
+    TileKind(64, 2): WaveTime(1500.0, 2.42),
+    TileKind(64, 4): WaveTime(3500.0, 1.2),
+}
 # What it takes to add the sums of a tile's other parts, in nanoseconds, by the tile's columns: a
 # guess of two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
 MEETING = 1000.0
@@ -83,8 +88,17 @@ def time(extent: Extent, kind: TileKind, wave: WaveTime, processors: int) -> flo
     """Nanoseconds on this kind of tiles: as `quickest_tile` in `tile_waves.cuh`."""
     if extent.depths < wave.least_depths:
         return math.inf
-    blocks = extent.row_tiles * -(-extent.columns // kind.columns) * kind.parts
-    return -(-blocks // processors) * (wave.fixed + wave.per_depth * extent.depths)
+    tiles = extent.row_tiles * -(-extent.columns // kind.columns)
+    at_once = clusters_at_once(kind.parts, processors)
+    return -(-tiles // at_once) * (wave.fixed + wave.per_depth * extent.depths)
+
+
+def clusters_at_once(parts: int, processors: int) -> int:
+    """How many clusters of so many blocks, one a multiprocessor, run at once. A cluster's blocks
+    are of one group of multiprocessors, an H100's mostly of 18, of which clusters of four leave two
+    out: 32 of them took two waves on an H200's 132."""
+    usable = processors if parts <= 2 else processors * 8 // 9
+    return max(1, usable // parts)
 
 
 def worth_a_kernel(

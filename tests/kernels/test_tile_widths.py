@@ -186,13 +186,16 @@ def test_parts_of_k_meet(name: str, columns: int, parts: int) -> None:
         check(compiled, deep(name), tensors, form=f"_{columns}_by_{parts}_tensor_kernel")
 
 
-def test_a_depth_that_is_known_late_is_shared_where_it_is_long() -> None:
-    plan, shared = (on_tiles(planned(gradient()), 64, parts=parts).steps[0] for parts in (1, 4))
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_depth_that_is_known_late_is_shared_where_it_is_long(order: int) -> None:
+    made = planned(gradient())
+    plan, shared = (on_tiles(made, 64, parts=parts).steps[0] for parts in (1, 4))
     assert isinstance(plan, ProductPlan) and isinstance(shared, ProductPlan)
-    assert shared.tensor_cores is not None
+    assert plan.tensor_cores is not None and shared.tensor_cores is not None
     quick = replace(shared.tensor_cores, wave=WaveTime(0.0, 0.0, least_depths=256))
-    whole = planned(gradient())
-    (compiled,) = link([replace(whole, steps=(replace(plan, narrower=(quick,)),))], check=True)
+    first, second = (plan.tensor_cores, quick)[::order]
+    step = replace(plan, tensor_cores=first, narrower=(second,))
+    (compiled,) = link([replace(made, steps=(step,))], check=True)
     for depth, form in ((255, "_64_tensor_kernel"), (256, "_64_by_4_tensor_kernel")):
         check(compiled, gradient(), [normal(depth, 136), normal(depth, 200)], form=form)
 

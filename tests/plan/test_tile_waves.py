@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fusegen.ir.integers import ONE, ZERO, Integer
@@ -11,6 +13,7 @@ from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.tile_waves import (
     LAUNCH,
     WAVES,
+    WAVES_OF_PARTS,
     WORTH,
     Extent,
     time,
@@ -76,12 +79,39 @@ def test_operands_of_twice_as_many_bytes_take_twice_as_long() -> None:
 
 
 def test_parts_share_the_depth_and_meet() -> None:
-    whole, halves = (wave_time(TileKind(128, parts), 2) for parts in (1, 2))
+    whole, halves = (wave_time(TileKind(256, parts), 2) for parts in (1, 2))
     assert halves.per_depth == whole.per_depth / 2 and halves.fixed > whole.fixed
-    extent = Extent(3, 4096, 4096)
-    assert time(extent, TileKind(128, 2), halves, 132) == 2 * (
+    extent = Extent(5, 4096, 4096)
+    assert time(extent, TileKind(256, 2), halves, 132) == 2 * (
         halves.fixed + halves.per_depth * 4096
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depths", "expected"),
+    [
+        (128, 512, 65536, (64, 4)),  # 63 us on an H200; 111 in two parts, 219 in one
+        (512, 512, 4096, (64, 2)),  # 14; 19 in one, 20 in four, whose 32 clusters take two waves
+        (512, 512, 65536, (128, 4)),  # 90; 124 on (64, 2), 220 on (64, 1)
+        (1024, 1024, 4096, (64, 1)),  # 20; 21 on (128, 2), 29 on (64, 2)
+        (1024, 1024, 65536, (128, 2)),  # 224; 246 on (64, 1)
+        (256, 2048, 8192, (64, 2)),  # 26; 32 on (64, 1), 40 on (128, 4)
+        (512, 4096, 4096, (128, 1)),  # 28; 33 on (256, 2), 35 on (64, 1)
+    ],
+)
+def test_a_depth_is_shared_where_that_was_measured_to_be_quicker(
+    rows: int, columns: int, depths: int, expected: tuple[int, int]
+) -> None:
+    extent = Extent(rows // 128, columns, depths)
+    kinds = [*map(TileKind, WAVES), *WAVES_OF_PARTS]
+    times = {kind: time(extent, kind, wave_time(kind, 2), 132) for kind in kinds}
+    assert min(times, key=lambda kind: times[kind]) == TileKind(*expected)
+
+
+def test_a_part_has_some_steps() -> None:
+    kind = TileKind(64, 4)
+    of_2047, of_2048 = (time(Extent(1, 64, k), kind, wave_time(kind, 2), 132) for k in (2047, 2048))
+    assert of_2047 == math.inf and of_2048 < math.inf
 
 
 @pytest.mark.parametrize(

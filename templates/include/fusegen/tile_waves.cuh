@@ -1,13 +1,15 @@
 // Which of a product's kernels on tensor cores is the quickest for the sizes at hand.
 #pragma once
 
+#include <limits>
+
 #include "launch.cuh"
 
 namespace fusegen {
 
 // A form of a product on tiles of so many columns, each made by `parts` blocks. One block for each
 // multiprocessor takes `fixed` nanoseconds, and `per_depth` for each of K, of which there must be
-// `least_depths`: the first of several forms takes any.
+// `least_depths`.
 struct TileWave {
     int columns;
     int parts;
@@ -22,16 +24,19 @@ template <int forms>
 inline int quickest_tile(const TileWave (&waves)[forms], int64_t row_tiles, int64_t columns,
                          int64_t depths, int64_t processors) {
     int quickest = 0;
-    double least = 0;
+    double least = std::numeric_limits<double>::infinity();
     for (int form = 0; form < forms; ++form) {
         const TileWave& wave = waves[form];
         if (depths < wave.least_depths) {
             continue;
         }
-        const int64_t blocks = row_tiles * divide_up(columns, wave.columns) * wave.parts;
-        const double time = static_cast<double>(divide_up(blocks, processors)) *
+        // Clusters of four do not fill the groups of 18 multiprocessors that they must lie in.
+        const int64_t usable = wave.parts > 2 ? processors * 8 / 9 : processors;
+        const int64_t at_once = usable < wave.parts ? 1 : usable / wave.parts;
+        const int64_t tiles = row_tiles * divide_up(columns, wave.columns);
+        const double time = static_cast<double>(divide_up(tiles, at_once)) *
                             (wave.fixed + wave.per_depth * static_cast<double>(depths));
-        if (form == 0 || time < least) {
+        if (time < least) {
             quickest = form;
             least = time;
         }
