@@ -93,6 +93,14 @@ def test_imports_go_in_one_direction() -> None:
     assert [str(found) for found in IMPORTS if against_the_direction(found)] == []
 
 
+def test_text_is_made_of_plans_not_of_strategies() -> None:
+    """What both must know, such as how many threads a warp has, stands in `plan/kernels`."""
+    strategies = "fusegen.plan.strategies"
+    users = [found for found in IMPORTS if f"{found.module}.".startswith(f"{strategies}.")]
+    assert any(found.importer == "plan" for found in users)
+    assert [str(found) for found in users if found.importer != "plan"] == []
+
+
 def test_torch_is_imported_only_by_runtime_and_testing() -> None:
     wrong = [
         str(found)

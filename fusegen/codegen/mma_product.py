@@ -13,12 +13,12 @@ from fusegen.codegen.operand_prologue import (
 )
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.product_forms import MmaForm
 
-WARP = 32
 WARP_TILE = 32
 ACCESS_BYTES = 16
 FLOAT_BYTES = 4

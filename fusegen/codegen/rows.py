@@ -12,8 +12,8 @@ from fusegen.codegen.row_program import RowLoop, program_text
 from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
-from fusegen.plan.strategies.row_forms import WARP
 
 
 @dataclass(frozen=True)

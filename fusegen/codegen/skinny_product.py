@@ -8,12 +8,12 @@ from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.matrix_text import MatrixText, matrix_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.product_forms import SkinnyForm
 from fusegen.plan.skinny import THREAD_COLUMNS
 
-WARP = 32
 FLOAT_BYTES = 4
 
 

@@ -6,6 +6,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.plan.group import Context, NotApplicable
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.convolution import ConvolutionAxes, PixelTile, Window
 
 # Neighbouring pixels that a lane holds: two fragments of 8 pixels side by side.
@@ -92,7 +93,7 @@ def pixel_tile(node: Node, context: Context) -> PixelTile:
     weights = planes * steps * padded * CHANNELS * CHANNELS * DType.FLOAT16.itemsize
     limit = min(SHARED_MEMORY, context.device.shared_memory // 2)
     pixels = WARP_PIXELS if planes == 1 else SPLIT_WARP_PIXELS
-    pitch = THREADS // 32 * pixels + STAGE_PADDING
+    pitch = THREADS // WARP * pixels + STAGE_PADDING
     stage = warp_blocks * CHANNELS * pitch * node.dtype.itemsize
     most_columns = node.shape[3].constant
     for rows, widest in SHAPES:

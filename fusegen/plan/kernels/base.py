@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost
 
+# The threads of a warp, on all devices there are.
+WARP = 32
+
 
 @dataclass(frozen=True)
 class KernelPlan:

@@ -14,13 +14,14 @@ from fusegen.plan.coordinates import unflatten
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import Expression
 from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import PieceSum, RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.strategies import row_forms, rows_ahead
 from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
-from fusegen.plan.strategies.row_forms import WARP, Layout
+from fusegen.plan.strategies.row_forms import Layout
 from fusegen.plan.strategies.rows import domain_of, monoid_of, row_plan, stores_of
 
 

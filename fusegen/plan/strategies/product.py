@@ -17,6 +17,7 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.kernels.product import ProductAxes, ProductPlan, Tile, TunedRows
@@ -28,7 +29,6 @@ from fusegen.plan.preferences import ProductShape
 from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
-from fusegen.plan.strategies.row_forms import WARP
 from fusegen.plan.strategies.rows import (
     finish,
     reduced_by_node,

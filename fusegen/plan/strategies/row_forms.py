@@ -12,13 +12,13 @@ from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device
 from fusegen.plan.group import Context
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, SUMMING_THREADS, RowForm, RowMapping
 from fusegen.plan.phases import loads_of
 from fusegen.plan.strategies import rows_ahead
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES, MOST_ELEMENTS
 
-WARP = 32
 BLOCK_THREADS = 256
 FEWEST_THREADS = 128
 WIDEST_BLOCK = 512

@@ -17,11 +17,12 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator, accumulator_dtype
 from fusegen.plan.expressions import PartialStates, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import RowForm, RowPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.phases import build_program, loads_of, state_holders
-from fusegen.plan.strategies.row_forms import WARP, Layout
+from fusegen.plan.strategies.row_forms import Layout
 
 # Blocks for each multiprocessor where blocks share rows: enough loads in flight to fill memory.
 BLOCKS_A_PROCESSOR = 4
