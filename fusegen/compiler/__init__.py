@@ -200,11 +200,13 @@ def bench(
 ) -> MeasuredModel:
     """Time a model's kernels on the GPU, each beside its floor, and PyTorch's ways to run it.
 
-    Sizes not given are those that `explain` takes; FusegenError where there is no GPU.
+    Sizes not given are those that `explain` takes. The kernels are those of a module that is built
+    on this card, with what was tuned there. FusegenError where there is no GPU.
     """
     from fusegen.compiler.choices import precision_named
     from fusegen.compiler.loading import blueprint
     from fusegen.compiler.measured import MeasuredModel
+    from fusegen.compiler.product_forms import tuned_launches
     from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.compiler.variant import decomposed
@@ -215,16 +217,20 @@ def bench(
     from fusegen.runtime.comparison import compare
     from fusegen.runtime.measurement import measure, require_gpu
     from fusegen.runtime.request import Target
+    from fusegen.runtime.tuned_tiles import tuned_here
 
     chosen = Specialisation.of(source, model, arguments)
     graph = chosen.graph(DType(dtype), training=False)
     check_sizes(graph, sizes)
     require_gpu()
+    tuned = tuned_here()
     prepared = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(prepared, sizes)
     # What is built is planned without sizes; with them the costs are right, if the plan is one.
     built, sized = (
-        plan_module(prepared, DType(dtype), given, precision=precision_named(precision))
+        plan_module(
+            prepared, DType(dtype), given, precision=precision_named(precision), preferences=tuned
+        )
         for given in (None, hints)
     )
     known = {step.name: step.cost for step in sized.steps if not isinstance(step, LibraryPlan)}
@@ -232,14 +238,14 @@ def bench(
     costs = (
         {name: known.get(name) for name in names} if names == list(known) else dict.fromkeys(names)
     )
-    what = blueprint(chosen, Target.CUDA)
+    what = blueprint(chosen, Target.CUDA, preferences=tuned)
     comparison = compare(
         what, graph, dtype=DType(dtype), device="cuda", precision=precision, sizes=hints, seed=0
     )
     measurement = measure(
         what, graph, costs, dtype=DType(dtype), precision=precision, sizes=hints, peers=peers
     )
-    return MeasuredModel(measurement, comparison)
+    return MeasuredModel(measurement, comparison, tuple(tuned_launches(built, hints)))
 
 
 def tune(

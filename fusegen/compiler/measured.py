@@ -12,20 +12,24 @@ from rich.table import Table
 from fusegen.compiler.explanation import TEXT_WIDTH, scaled
 
 if TYPE_CHECKING:
+    from fusegen.compiler.product_forms import TunedLaunch
     from fusegen.runtime.comparison import Comparison
     from fusegen.runtime.measurement import Measurement
 
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """How long a model's kernels take, and whether they are right."""
+    """How long a model's kernels take, whether they are right, and which of them ran on tiles that
+    `fusegen tune` chose."""
 
     measurement: Measurement
     comparison: Comparison
+    tuned: tuple[TunedLaunch, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """`kernels` with name, time, bytes, operations and floor, the `library`'s time, the
-        `totals` of all candidates (all times in microseconds), and the `comparison`."""
+        `totals` of all candidates (all times in microseconds), the products that are `tuned`, with
+        kernel, rows, columns of tiles and parts of K, and the `comparison`."""
         found = self.measurement
         return {
             "card": found.card,
@@ -45,11 +49,20 @@ class MeasuredModel:
             "library_us": found.library,
             "totals_us": found.totals,
             "refused": found.refused,
+            "tuned": [
+                {
+                    "kernel": launch.kernel,
+                    "rows": launch.rows,
+                    "tile_columns": launch.kind.columns,
+                    "tile_parts": launch.kind.parts,
+                }
+                for launch in self.tuned
+            ],
             "comparison": self.comparison.as_json(),
         }
 
     def as_text(self) -> str:
-        """The kernels' table, the candidates' table, and the errors."""
+        """The kernels' table, what of it is tuned, the candidates' table, and the errors."""
         found = self.measurement
         console = Console(width=TEXT_WIDTH, color_system=None)
         with console.capture() as capture:
@@ -58,6 +71,8 @@ class MeasuredModel:
                 highlight=False,
             )
             console.print(self._kernels())
+            for launch in self.tuned:
+                console.print(str(launch), highlight=False, markup=False)
             console.print(self._totals())
             for name, why in found.refused.items():
                 console.print(f"{name} is left out: {why}", highlight=False, markup=False)

@@ -2,8 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.plan.cost import SizeHints
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import TileKind
+
+
+@dataclass(frozen=True)
+class TunedLaunch:
+    """A product, by its kernel's name, that runs on the tiles that were tuned for its `rows`."""
+
+    kernel: str
+    rows: int
+    kind: TileKind
+
+    def __str__(self) -> str:
+        tiles = f"tiles of {shown_columns(self.kind)}"
+        return f"{self.kernel}: {self.rows} rows on {tiles} columns, as tuned on this card"
+
+
+def tuned_launches(plan: ModulePlan, sizes: SizeHints) -> Iterator[TunedLaunch]:
+    """The products of a plan that at these sizes run on tiles that `fusegen tune` chose."""
+    for step in plan.steps:
+        if isinstance(step, ProductPlan):
+            rows = sizes.value(step.axes.rows)
+            if step.skinny and step.skinny_first and rows <= max(step.skinny.rows):
+                continue
+            for tuned in step.tuned:
+                if tuned.least <= rows <= tuned.most:
+                    yield TunedLaunch(step.name, rows, tuned.kind)
 
 
 def forms_of(plan: ProductPlan) -> tuple[str, ...]:
@@ -30,13 +60,13 @@ def _tuned(plan: ProductPlan) -> str:
     """What `fusegen tune` found on this card, as part of a clause that goes on."""
     if not plan.tuned:
         return ""
-    forms = {form.kind: form for form in (plan.tensor_cores, *plan.narrower) if form is not None}
-    found = [f"{_columns(forms[r.kind])} for {r.least} to {r.most}" for r in plan.tuned]
+    found = [f"{shown_columns(r.kind)} for {r.least} to {r.most}" for r in plan.tuned]
     return f"as tuned on this card for some numbers of rows ({', '.join(found)}), else "
 
 
-def _columns(form: WgmmaForm) -> str:
-    return f"{form.columns}{f' (K in {form.parts} parts)' if form.parts > 1 else ''}"
+def shown_columns(kind: TileKind) -> str:
+    """How many columns tiles of a kind have, and how many parts of K if there are several."""
+    return f"{kind.columns}{f' (K in {kind.parts} parts)' if kind.parts > 1 else ''}"
 
 
 def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
@@ -44,13 +74,13 @@ def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     if cores is None:
         return ()
     if plan.narrower:
-        *others, last = [_columns(form) for form in (cores, *plan.narrower)]
+        *others, last = [shown_columns(form.kind) for form in (cores, *plan.narrower)]
         return (
             f"Hopper's tensor cores on tiles of {cores.rows} rows and {', '.join(others)} or "
             f"{last} columns, {_tuned(plan)}whichever are done first, with a block for each "
             "multiprocessor at a time",
         )
-    tiles = f"Hopper's tensor cores on tiles of {cores.rows} x {_columns(cores)}"
+    tiles = f"Hopper's tensor cores on tiles of {cores.rows} x {shown_columns(cores.kind)}"
     wide = cores.split.wide if cores.split else None
     if wide is None:
         return (tiles,)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from fusegen.compiler.product_forms import forms_of
+from fusegen.compiler.product_forms import TunedLaunch, forms_of, tuned_launches
 from fusegen.ir.dtypes import DType
+from fusegen.passes import pipeline
+from fusegen.plan.cost import SizeHints
+from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import TileKind
+from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
+from fusegen.plan.preferences import Preferences, ProductShape, TunedTile
 from tests.emulated import Size, apply, graph, planned, value
 
 
@@ -55,3 +61,17 @@ def test_float32_products_have_a_form_for_wide_ranges() -> None:
         "where float16 parts lack range three bfloat16 parts of each element, on tiles of 128 x 64",
         "otherwise a shared-memory tile of 64 x 64",
     )
+
+
+def test_few_rows_of_tf32_run_on_no_tuned_tiles() -> None:
+    shape = ProductShape(DType.FLOAT32, 8192, 4096, Major.DEPTH, Major.DEPTH)
+    tuned = Preferences(tuple(TunedTile(shape, most, TileKind(128)) for most in (16, 64)))
+    x, w = value("x", "m", 4096), value("w", 8192, 4096)
+    model = graph([x, w], apply("matmul", x, apply("transpose", w, dim0=0, dim1=1)))
+    plan = plan_module(
+        pipeline.run(model), DType.FLOAT32, precision=Precision.HIGH, preferences=tuned
+    )
+    (step,) = plan.steps
+    found = {m: [*tuned_launches(plan, SizeHints({"m": m}))] for m in (16, 17, 64, 65)}
+    launches = [[TunedLaunch(step.name, m, TileKind(128))] for m in (17, 64)]
+    assert [*found.values()] == [[], *launches, []]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fusegen import compiler, settings
 from fusegen.compiler.loading import blueprint
+from fusegen.compiler.product_forms import TunedLaunch
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.compiler.tuning import TunedModel, tune_model
 from fusegen.errors import FusegenError
@@ -18,7 +20,7 @@ from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import BUCKETS
-from fusegen.runtime import tuned_tiles
+from fusegen.runtime import comparison, measurement, tuned_tiles
 from fusegen.runtime.generated_module import Blueprint
 from fusegen.runtime.request import Target
 
@@ -167,3 +169,50 @@ def test_what_was_tuned_is_explained_and_built(
     assert text(Target.EMULATE) == emulated
     monkeypatch.setattr(tuned_tiles, "current_card", lambda: "Another card")
     assert text(Target.CUDA) == before
+
+
+def test_what_was_tuned_is_measured_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `bench`, as it is what a module runs; the sizes decide whether a tuned tile does."""
+    monkeypatch.setenv(settings.CACHE_DIR.name, str(tmp_path))
+    monkeypatch.setattr(tuned_tiles, "current_card", lambda: "A card")
+    monkeypatch.setattr(measurement, "require_gpu", lambda: None)
+    measured: list[str] = []
+    compared = comparison.Comparison("on the GPU", "bfloat16", ())
+
+    def measure(what: Blueprint, graph: Graph, costs: Any, **_: object) -> object:
+        measured.append(what.request("two_bfloat16").sources["two_bfloat16.cu"])
+        assert None not in costs.values()
+        times = tuple(measurement.KernelTime(name, 1.0, 2, 3, 0.5) for name in costs)
+        return measurement.Measurement("A card", "bfloat16", 3e12, times, 0.0, {"fusegen": 2.0}, {})
+
+    monkeypatch.setattr(measurement, "measure", measure)
+    monkeypatch.setattr(comparison, "compare", lambda *_, **__: compared)
+
+    def bench(**sizes: int) -> Any:
+        return compiler.bench(SOURCE, arguments={}, sizes=sizes, dtype="bfloat16")
+
+    assert bench(batch=3, time=100).tuned == () and "tuned" not in measured[0]
+    assert "tuned" not in bench(batch=3, time=100).as_text()
+    choices = [p.choice for p in tune(MadeUp(), batch=3, time=100).products]
+    tuned_tiles.remember("A card", choices)
+    found = bench(batch=3, time=100)
+    assert found.tuned == (
+        TunedLaunch(FIRST, 300, TileKind(128)),
+        TunedLaunch(SECOND, 300, TileKind(64)),
+    )
+    assert (
+        measured[-1]
+        == blueprint(chosen(), Target.CUDA).request("two_bfloat16").sources["two_bfloat16.cu"]
+    )
+    assert "constexpr TunedRows tuned_rows[]" in measured[-1]
+    lines = found.as_text().splitlines()
+    assert "second: 300 rows on tiles of 64 columns, as tuned on this card" in lines
+    assert found.as_json()["tuned"][0] == {
+        "kernel": FIRST,
+        "rows": 300,
+        "tile_columns": 128,
+        "tile_parts": 1,
+    }
+    assert bench(batch=1, time=100).tuned == ()
