@@ -97,8 +97,9 @@ class FormText:
 @dataclass(frozen=True)
 class ModeText:
     """A mode's functions and what is known of its arguments; `visible` of its forward's results
-    are those that are not saved for the backward. There are `forms` for the module's dtypes, and
-    `autocasts`."""
+    are those that are not saved for the backward. Of the arguments `numbers` have no dimension, and
+    `first` is the first that has some, or the first of all. There are `forms` for the module's
+    dtypes, and `autocasts`."""
 
     constant: str
     operator: str
@@ -110,6 +111,8 @@ class ModeText:
     arguments: tuple[str, ...]
     partial: tuple[str, ...]
     buffers: tuple[int, ...]
+    numbers: tuple[int, ...]
+    first: int
     members: MembersText | None
     visible: int
     gradients: tuple[GradientText, ...]
@@ -133,7 +136,8 @@ class TrainingText:
 @dataclass(frozen=True)
 class ModuleText:
     """What the skeleton `module.py.j2` fills in; `derived` where a mode has gradients of its own,
-    `referenced` where one has those of the reference."""
+    `referenced` where one has those of the reference; `gathers` where an argument may be a number
+    that is not on the kernels' device."""
 
     docstring: tuple[str, ...]
     class_name: str
@@ -148,6 +152,7 @@ class ModuleText:
     referenced: bool
     autocasts: bool
     drops: bool
+    gathers: bool
     has_layers: bool
     last_bit: int
     device: str
@@ -186,6 +191,7 @@ def module_source(
         referenced=not all(mode.gradients for mode in modes),
         autocasts=any(mode.autocasts for mode in modes),
         drops=training is not None and bool(training.graph.dropping),
+        gathers=device != "cpu" and any(map(_is_number, operator_tensors(graph))),
         has_layers=any(mode.members and mode.members.layers for mode in modes),
         last_bit=LAST_BIT,
         device=device,
@@ -252,6 +258,8 @@ def _mode(name: str, mode: Mode) -> ModeText:
         buffers=tuple(
             number for number, node in enumerate(tensors) if is_differentiable_buffer(node)
         ),
+        numbers=tuple(number for number, node in enumerate(tensors) if not node.shape),
+        first=next((number for number, node in enumerate(tensors) if node.shape), 0),
         members=_members(f"_members{suffix}", mode.graph, tensors),
         visible=len(mode.graph.roots),
         gradients=tuple(dict.fromkeys((*gradients.values(), *under.values()))),
@@ -340,7 +348,14 @@ def _arguments(graph: Graph, mode: ModeText) -> list[str]:
     inputs = _input_names(graph)
     members = [] if mode.members is None else [f"*{mode.members.function}(self)"]
     is_random = any(_role(node) is Role.SEED for node in operator_tensors(graph))
-    return [*inputs, *members, *([f"_draw_seed({inputs[0]})"] if is_random else [])]
+    pairs = zip(inputs, graph.inputs, strict=True)
+    like = next((name for name, node in pairs if node.shape), inputs[0])
+    return [*inputs, *members, *([f"_draw_seed({like})"] if is_random else [])]
+
+
+def _is_number(node: Node) -> bool:
+    """Whether a tensor without a dimension is handed in or held, not drawn by the module."""
+    return not node.shape and _role(node) is not Role.SEED
 
 
 def _members(function: str, graph: Graph, tensors: tuple[Node, ...]) -> MembersText | None:

@@ -36,9 +36,9 @@ TypeError all any bool ctypes dict enumerate find_libraries float functools geta
 isinstance iter len list min next nn object range reference reference_training staticmethod str
 super threading torch tuple type zip _Chain _DERIVED _DEVICE _DTYPES _Derived _Dtypes _FOLDER
 _Form _Gradient _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING _WITHOUT
-_allows_tf32 _autograd _autograd_of_reference _by_dtype _compute_tensors _given _in_training
-_is_transformed _is_under_transforms _load _load_derived _load_without _mark_results _members
-_members_training _on_one_device _operators _refuse _refuse_second_derivative _run _saves
+_allows_tf32 _autograd _autograd_of_reference _by_dtype _compute_tensors _gathered _given
+_in_training _is_transformed _is_under_transforms _load _load_derived _load_without _mark_results
+_members _members_training _on_one_device _operators _refuse _refuse_second_derivative _run _saves
 _under_autocast _update_statistics _wanted_bit _wanted_only
 """
 # How further ones begin, of which there are as many as a model has dtypes and kinds of autocast.

@@ -115,6 +115,7 @@ def test_no_class_hides_what_the_text_uses() -> None:
     for text in (
         chosen.python_source("cpu", libraries),
         chosen.python_source("cuda", None, autocasts=autocasts),
+        text_of(Source("norm.fuse", BATCH_NORM.replace("int64[n]", "int64[]"))),
     ):
         used = _defined(ast.parse(text)) | _builtins(ast.parse(text))
         assert all(map(is_module_global, used - {"Norm", "annotations"}))

@@ -23,6 +23,13 @@ model Product:
     linear = Linear(1024, 1024, bias=False)
     return linear(x)
 """
+SCALED = """\
+model Scaled:
+    input s: []
+    input x: [n, 64]
+    shift = Parameter([])
+    return x * s + shift
+"""
 TOLERANCE = 1e-5  # in float32, of values around 1 that are sums of 64 products of order 0.1
 
 
@@ -115,6 +122,46 @@ def test_tensors_on_two_devices_are_refused() -> None:
     with pytest.raises(RuntimeError, match="is on the CPU, but the first input is on GPU 0"):
         chain.norm.to("cpu")
         chain(torch.randn(4, 64, device="cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True], ids=["module", "torch.compile"])
+def test_numbers_on_the_cpu(compiled: bool) -> None:
+    """As PyTorch's own operations take them; their gradients are there as well."""
+    scaled = load(SCALED, Target.CUDA)()  # its parameter stays on the CPU
+    run = torch.compile(scaled, fullgraph=True) if compiled else scaled
+    s = torch.tensor(1.25, requires_grad=True)
+    x = torch.randn(32, 64, device="cuda", requires_grad=True)
+    upstream = torch.randint(-4, 5, (32, 64), device="cuda").float()
+    y = run(s, x)
+    eager = x * s + scaled.shift
+    exact = x.double() * s.double() + scaled.shift.double()
+    # A product and a sum, or both at once.
+    rounded = torch.finfo(torch.float32).eps * (exact.abs() + (x * s).abs())
+    assert y.device == x.device and bool(((y.double() - exact).abs() <= rounded).all())
+    wanted = (s, x, scaled.shift)
+    ours, theirs = (torch.autograd.grad(result, wanted, upstream) for result in (y, eager))
+    assert [g.device for g in ours] == [t.device for t in wanted]
+    # 2048 products, in whatever order they are added.
+    terms = upstream.double() * x.double()
+    bound = 2048 * torch.finfo(torch.float32).eps * terms.abs().sum().item()
+    assert abs(ours[0].item() - terms.sum().item()) <= bound
+    assert torch.equal(ours[1], theirs[1]) and ours[2].item() == upstream.sum().item()
+
+
+@pytest.mark.gpu
+def test_a_number_on_the_cpu_in_a_cuda_graph() -> None:
+    """Nothing waits for it: the graph keeps its value, as it does PyTorch's own operations'."""
+    scaled = load(SCALED, Target.CUDA)().cuda()
+    x, s = torch.randn(32, 64, device="cuda"), torch.tensor(0.5)
+    with torch.no_grad():
+        scaled(s, x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = scaled(s, x)
+        x.copy_(torch.randn(32, 64, device="cuda"))
+        graph.replay()
+        assert torch.equal(y, x * 0.5 + scaled.shift)
 
 
 @pytest.mark.gpu
