@@ -97,7 +97,7 @@ def explain(
     from dataclasses import replace
 
     from fusegen.compiler.choices import precision_named
-    from fusegen.compiler.dumps import dump_plan
+    from fusegen.compiler.dumps import dump_pass, dump_plan
     from fusegen.compiler.explanation import Explanation, SavedLine
     from fusegen.compiler.sizes import check_sizes
     from fusegen.compiler.specialisation import Specialisation
@@ -115,7 +115,9 @@ def explain(
 
     def explained(name: str, graph: Graph) -> Explanation:
         asked = precision_named(precision)
-        plan = plan_module(graph, DType(dtype), hints, precision=asked, preferences=tuned)
+        plan = plan_module(
+            graph, DType(dtype), hints, precision=asked, preferences=tuned, watch=dump_pass
+        )
         dump_plan(name, plan)
         found = Explanation.of(plan, boundaries(plan, hints), hints)
         # What is built is planned without sizes.

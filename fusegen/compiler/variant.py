@@ -57,7 +57,7 @@ class Variant:
 
 
 def decomposed(chosen: Specialisation, dtype: DType, *, training: bool) -> Graph:
-    """The graph in a dtype and mode, as the passes leave it for the planner."""
+    """The graph in a dtype and mode, as the passes before the planner's own leave it."""
     return pipeline.run(chosen.graph(dtype, training=training), dump_pass)
 
 
@@ -201,6 +201,7 @@ def graph_variant(
         precision=key.precision,
         spent=spent,
         preferences=preferences,
+        watch=dump_pass,
     )
     dump_plan(name, plan)
     cuda = cuda_source(plan, (*header, "", *_overview(graph, plan)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
@@ -16,28 +16,25 @@ from fusegen.passes.rewrite import rewrite
 ACCUMULATED = (DType.FLOAT32, DType.FLOAT64)
 # Fewer elements than that are no row worth its own sum.
 FEWEST = 32
-# A row of at most so many elements is kept while it is summed and used again, by threads of which
-# each warp has elements of one piece of it, where pieces have at least so many; both are powers of
-# two then.
-LONGEST_KEPT = 65536
-SHORTEST_PIECE = 512
+
+Decision = Callable[[int, int], bool]
+"""Of rows of so many elements, in pieces of so many."""
 
 
-def sum_inner_dims_first(graph: Graph) -> Graph:
+def sum_inner_dims_first(graph: Graph, stays_whole: Decision) -> Graph:
     """Where sums over as many elements have their last dims in common but not all, sum each over
     those first, then the few sums over the rest.
 
     Of an image's gradient the group norm sums over a group's channels and pixels, its weight over
     the images and pixels: sums over the pixels of each channel serve both, so that one kernel
-    reads the image for them. What the split leaves between is an element for each channel. A group
-    that one kernel keeps while it sums over it stays whole: that kernel takes the sums over the
-    pixels of each channel as well.
+    reads the image for them. What the split leaves between is an element for each channel. The
+    caller decides which groups that are neighbours in memory stay whole.
     """
     common = _common_dims(graph)
 
     def rule(node: Node) -> Node:
         shared = common.get(node.operands[0].type.count, 0) if _is_wide_sum(node) else 0
-        if _is_kept_whole(node, shared):
+        if _stays_whole(node, shared, stays_whole):
             return node
         if not 0 < shared < len(node.attributes.integers("dims")):
             return node
@@ -52,19 +49,16 @@ def _is_wide_sum(node: Node) -> bool:
     return node.operation is SUM and node.dtype in ACCUMULATED
 
 
-def _is_kept_whole(node: Node, shared: int) -> bool:
-    """Whether it sums over rows of neighbours that a kernel can keep, in pieces of the last
-    `shared` dims."""
+def _stays_whole(node: Node, shared: int, decide: Decision) -> bool:
+    """Whether it sums over rows of neighbours that stay whole, in pieces of the last `shared`
+    dims."""
     if not shared:
         return False
     dims, shape = node.attributes.integers("dims"), node.operands[0].shape
     is_last = dims == tuple(range(len(shape) - len(dims), len(shape)))
     columns = product([shape[dim] for dim in dims]).constant
     piece = product(shape[-shared:]).constant
-    if not is_last or columns is None or piece is None:
-        return False
-    are_powers = not columns & (columns - 1) and not piece & (piece - 1)
-    return are_powers and piece >= SHORTEST_PIECE and columns <= LONGEST_KEPT
+    return is_last and columns is not None and piece is not None and decide(columns, piece)
 
 
 def _common_dims(graph: Graph) -> Mapping[Integer, int]:

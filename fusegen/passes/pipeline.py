@@ -1,19 +1,24 @@
-"""All passes, in order."""
+"""All passes up to the planner's own, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Graph
 from fusegen.passes.common_values import share_common_values
 from fusegen.passes.decompose import decompose
-from fusegen.passes.inner_sums import sum_inner_dims_first
 from fusegen.passes.legality import check
 from fusegen.passes.library_operands import store_library_operands
-from fusegen.passes.private_chains import separate_reductions
 from fusegen.passes.results import separate_results
 from fusegen.passes.simplify import simplify
+
+Watch = Callable[[str, Graph], None]
+"""Is told the name of a pass, and the graph after it."""
+
+
+def unseen(name: str, graph: Graph) -> None:
+    """For those who do not watch."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +36,17 @@ PASSES = (
     Pass("store library operands", store_library_operands),
     Pass("share common values again", share_common_values),
     Pass("separate results", separate_results),
-    Pass("sum inner dims first", sum_inner_dims_first),
-    Pass("separate reductions", separate_reductions),
 )
 
 
-def run(graph: Graph, watch: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:
-    """The graph in the primitive operations that the planner takes.
+def run(graph: Graph, watch: Watch = unseen, passes: Sequence[Pass] = PASSES) -> Graph:
+    """The graph in the primitive operations that the planner takes, or what other `passes` make of
+    it: the planner has some of its own (`plan/arranging.py`).
 
     `watch` sees the graph after each pass that changed it. Raises AssertionError if a pass broke
     it: an error of ours, not of the user's.
     """
-    for step in PASSES:
+    for step in passes:
         after = step.run(graph)
         if after is not graph:
             check(graph, after, step.name)

@@ -9,7 +9,9 @@ from dataclasses import replace
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.record import Reshape
+from fusegen.passes.pipeline import Watch, unseen
 from fusegen.passes.results import COMPUTED
+from fusegen.plan.arranging import arranged
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
@@ -38,15 +40,17 @@ def plan_module(
     precision: Precision = Precision.HIGHEST,
     spent: Collection[int] = (),
     preferences: Preferences = UNTUNED,
+    watch: Watch = unseen,
 ) -> ModulePlan:
     """The plan for a decomposed graph whose roots are all distinct computed values.
 
     `hints` stand for symbolic sizes where a choice depends on them; the plan is right at any size.
     `precision` is that of float32 products. Of its arguments the caller has no further use for
-    those in `spent`, by position. `preferences` are what was tuned on the card at hand.
+    those in `spent`, by position. `preferences` are what was tuned on the card at hand. `watch`
+    sees the graph after each of the planner's own passes that changed it.
     """
     hints = hints or SizeHints.of(graph)
-    graph = name_sizes(graph)
+    graph = name_sizes(arranged(graph, watch))
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)

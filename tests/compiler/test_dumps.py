@@ -27,6 +27,17 @@ def test_stages_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "__global__" in files["cuda-m_float32.txt"]
 
 
+def test_the_planners_own_passes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "model M:\n    input x: [n, 4]\n    y = x * x\n    return sum(y, dim=0), sum(y, dim=1)\n"
+    monkeypatch.setenv("FUSEGEN_DUMP", f"passes:{tmp_path / 'dump'}")
+    source = Source("m.fuse", text)
+    compiler.compile_to_folder(
+        source, tmp_path / "out", arguments={}, inference_only=True, emit_only=True
+    )
+    shown = (tmp_path / "dump" / "passes-separate-reductions.txt").read_text()
+    assert shown.count("= mul(") == 2
+
+
 def test_nothing_is_shown_unasked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

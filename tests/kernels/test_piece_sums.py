@@ -143,6 +143,8 @@ def test_a_device_without_clusters_reads_a_group_piece_by_piece(case: Case) -> N
         (64, 56, 8, 56, False),  # 3136 pixels are not those of whole warps
         (24, 64, 8, 64, False),  # three channels: no power of two of threads
         (64, 128, 1, 128, False),  # too long to keep
+        (128, 16, 1, 32, True),  # 65536 columns in pieces of 512 are the most and the fewest
+        (256, 16, 1, 32, False),
     ],
 )
 def test_which_groups_have_pieces(

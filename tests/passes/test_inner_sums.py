@@ -9,6 +9,7 @@ from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.record import Reduction
 from fusegen.passes import pipeline
 from fusegen.passes.inner_sums import sum_inner_dims_first
+from fusegen.plan.arranging import arranged
 from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.phases import loads_of
@@ -25,6 +26,14 @@ def sums(model: Graph) -> list[tuple[int, ...]]:
     ]
 
 
+def inner_first(model: Graph) -> Graph:
+    return sum_inner_dims_first(model, lambda columns, piece: False)
+
+
+def planned_as(model: Graph) -> Graph:
+    return arranged(pipeline.run(model))
+
+
 def both_ways(x: Node) -> Graph:
     return graph(
         [x], apply("sum", x, dim=(1, 2, 3)), apply("sum", apply("mul", x, x), dim=(0, 2, 3))
@@ -32,9 +41,9 @@ def both_ways(x: Node) -> Graph:
 
 
 def test_sums_along_different_dims_share_the_last() -> None:
-    found = sum_inner_dims_first(pipeline.run(both_ways(X)))
+    found = inner_first(pipeline.run(both_ways(X)))
     assert sorted(sums(found)) == [(0, 2, 3), (1, 2, 3), (2, 3), (2, 3)]
-    assert sum_inner_dims_first(found) is found
+    assert inner_first(found) is found
 
 
 def test_one_kernel_reads_what_both_sum() -> None:
@@ -52,11 +61,26 @@ def test_a_row_that_a_kernel_keeps_is_summed_at_once() -> None:
         (4, 16, False),
         (64, 64, False),
     ):
-        found = sorted(
-            sums(pipeline.run(both_ways(value("x", "images", channels, height, height))))
-        )
+        found = sorted(sums(planned_as(both_ways(value("x", "images", channels, height, height)))))
         split = [] if is_whole else [(2, 3)]
         assert found == [(0, 2, 3), (1, 2, 3), (2, 3), *split]
+
+
+def test_the_caller_decides_which_rows_stay_whole() -> None:
+    """By the sizes of rows that are neighbours in memory; of other sums it is not asked."""
+    asked = []
+
+    def decide(columns: int, piece: int) -> bool:
+        asked.append((columns, piece))
+        return columns == 6 * 35
+
+    for height, whole in ((5, True), (6, False)):
+        model = pipeline.run(both_ways(value("x", "images", 6, height, 7)))
+        found = sorted(sums(sum_inner_dims_first(model, decide)))
+        assert found == [(0, 2, 3), (1, 2, 3), (2, 3), *([] if whole else [(2, 3)])]
+    assert set(asked) == {(6 * 35, 35), (6 * 42, 42)}
+    assert sums(sum_inner_dims_first(pipeline.run(both_ways(X)), decide)).count((2, 3)) == 2
+    assert len(set(asked)) == 2  # sizes that are open are not kept
 
 
 def test_other_sums_stay() -> None:
@@ -67,7 +91,7 @@ def test_other_sums_stay() -> None:
     small = both_ways(value("x", "images", 6, 4, 4))
     for model in (same, rows, small):
         decomposed = pipeline.run(model)
-        assert sum_inner_dims_first(decomposed) is decomposed
+        assert inner_first(decomposed) is decomposed
         assert len(sums(decomposed)) == 2
 
 

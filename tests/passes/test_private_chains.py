@@ -6,6 +6,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes import pipeline
 from fusegen.passes.private_chains import separate_reductions
+from fusegen.plan.arranging import arranged
 from fusegen.plan.module import plan_module
 from tests.emulated import apply, graph, value
 
@@ -16,7 +17,7 @@ def count(model: Graph, name: str) -> int:
 
 def primitive(*outputs: Node) -> Graph:
     x, y = X, Y
-    return pipeline.run(graph([x, y], *outputs))
+    return arranged(pipeline.run(graph([x, y], *outputs)))
 
 
 X, Y = value("x", 1024, 4096), value("y", 1024, 4096)

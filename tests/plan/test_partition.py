@@ -13,6 +13,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.passes import pipeline
 from fusegen.passes.results import COMPUTED
+from fusegen.plan.arranging import arranged
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, SizeHints
 from fusegen.plan.group import Context, Group
@@ -181,7 +182,7 @@ def test_threads_lie_along_memory_and_fill_the_device(
 
 def refusals(result: Node, *inputs: Node) -> dict[str, str]:
     """What the strategies say against all of a graph's operations in one group."""
-    order = topological(pipeline.run(graph(inputs, result)).roots)
+    order = topological(arranged(pipeline.run(graph(inputs, result))).roots)
     buffers = {
         node: Buffer(f"b{i}", BufferRole.WORKSPACE, node.type) for i, node in enumerate(order)
     }

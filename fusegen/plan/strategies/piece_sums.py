@@ -24,6 +24,21 @@ from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
 from fusegen.plan.strategies.row_forms import Layout
 from fusegen.plan.strategies.rows import domain_of, monoid_of, row_plan, stores_of
 
+# The columns that a thread keeps of rows as a group norm's backward has them: two values of float32
+# for each, the input's and the incoming gradient's, in half its registers.
+KEPT_COLUMNS = BUSY_BYTES // (2 * DType.FLOAT32.itemsize)
+
+
+def keeps(columns: int, piece: int) -> bool:
+    """Whether a kernel as `plan` makes them can keep rows of so many columns in pieces of so many,
+    which decides whether such rows are summed over at once, or piece by piece: with a warp or
+    several for each piece, and a block or a cluster, which has a power of two of threads, for each
+    row."""
+    shortest = KEPT_COLUMNS * WARP
+    longest = KEPT_COLUMNS * row_forms.WIDEST_BLOCK * row_forms.WIDEST_CLUSTER
+    are_powers = not columns & (columns - 1) and not piece & (piece - 1)
+    return are_powers and piece >= shortest and columns <= longest
+
 
 def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
     """Rows in one kernel, each warp of which has columns of one piece of a row and leaves what
