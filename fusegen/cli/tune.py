@@ -24,10 +24,13 @@ def add_parser(commands: options.Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from fusegen import compiler
     from fusegen.cli import console
+    from fusegen.testing.alternatives import what_is_wrong
 
     with console.working(f"tuning {arguments.file}"):
         tuned = compiler.tune(
-            compiler.read_source(arguments.file), **options.specialisation(arguments)
+            compiler.read_source(arguments.file),
+            **options.specialisation(arguments),
+            judge=what_is_wrong,
         )
     console.show(tuned, as_json=arguments.json)
     return 0

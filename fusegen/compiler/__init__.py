@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fusegen.compiler.tuning import TunedModel
     from fusegen.frontend.elaborate import ArgumentValue
     from fusegen.runtime.comparison import Comparison
+    from fusegen.runtime.tile_timing import Judge
 
     Arguments = Mapping[str, ArgumentValue]
 
@@ -258,10 +259,11 @@ def tune(
     dtype: str = "float32",
     precision: str = "highest",
     model: str | None = None,
+    judge: Judge,
 ) -> TunedModel:
     """Time the tiles that a model's products can run on, and remember the quickest for this card.
 
-    FusegenError where there is no GPU, or nothing to choose.
+    FusegenError where there is no GPU, or nothing to choose, or where `judge` calls results wrong.
     """
     from functools import partial
 
@@ -286,7 +288,9 @@ def tune(
     if not has_tf32(chosen, in_dtype, training=False):
         asked = Precision.HIGHEST
     variant = VariantKey(in_dtype, training=False, precision=asked).name(chosen)
-    timing = partial(time_products, variant=variant, dtype=in_dtype, precision=precision)
+    timing = partial(
+        time_products, variant=variant, dtype=in_dtype, precision=precision, judge=judge
+    )
     tuned = tune_model(chosen, card, timing, sizes=sizes, dtype=in_dtype, precision=asked)
     remember(card, [found.choice for found in tuned.products])
     return tuned

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -13,15 +14,26 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.runtime.builds import cached_builds
-from fusegen.runtime.comparison import float32_matmul_precision, random_tensor, torch_dtype
+from fusegen.runtime.comparison import (
+    float32_matmul_precision,
+    held_tensor,
+    random_tensor,
+    torch_dtype,
+)
 from fusegen.runtime.generated_module import Blueprint, generated_module
 from fusegen.runtime.timing import CacheFlush
 
 ROUNDS = 15
 WARM_UP = 3
 KERNEL = r"(?P<name>\w+?)_(?P<columns>\d+)(?:_by_(?P<parts>\d+))?_tensor_kernel"
-# Widths differ by the order in which few parts are added at most.
-ALLOWED_DIFFERENCE = 0.05
+
+Results = Sequence[torch.Tensor]
+Judge = Callable[
+    [Graph, Sequence[torch.Tensor], Results, Sequence[Results], Mapping[str, int]],
+    Sequence[str | None],
+]
+"""Given a graph, its tensors, PyTorch's results, those of several modules, and the symbolic sizes:
+what is wrong with each module's, if anything is."""
 
 
 def time_products(
@@ -32,27 +44,30 @@ def time_products(
     variant: str,
     dtype: DType,
     precision: str,
+    judge: Judge,
 ) -> dict[TileKind, dict[str, float]]:
     """The median time of each kernel on tiles, in microseconds, by their kind and by the plan's
     name for it.
 
     All candidates have the same parameters and inputs and take turns in one run, with the L2 cache
-    overwritten before each call; `variant` is the operator that they then need. Raises FusegenError
-    where the GPU's memory does not suffice or results differ, and whatever the build raises.
+    overwritten before each call; `variant` is the operator that they then need. Nothing is timed
+    that `judge` calls wrong. Raises FusegenError for that, and where the GPU's memory does not
+    suffice, and whatever the build raises.
     """
     cached_builds([blueprint.request(variant) for blueprint in candidates.values()])
     with torch.no_grad(), float32_matmul_precision(precision):
         try:
-            modules: list[torch.nn.Module] = []
-            for blueprint in candidates.values():
+            modules: dict[TileKind, torch.nn.Module] = {}
+            for kind, blueprint in candidates.items():
                 made = getattr(generated_module(blueprint), blueprint.class_name)
                 module = made(device="cuda", dtype=torch_dtype(dtype)).eval()
-                if modules:
-                    module.load_state_dict(modules[0].state_dict(), assign=True)
-                modules.append(module)
+                for first in [*modules.values()][:1]:
+                    module.load_state_dict(first.state_dict(), assign=True)
+                modules[kind] = module
             inputs = [random_tensor(node, sizes, "cuda") for node in graph.inputs]
-            _check([_results(module(*inputs)) for module in modules])
-            launches = _profiled(modules, inputs)
+            reference = generated_module(next(iter(candidates.values()))).reference
+            check_results(modules, reference, graph, inputs, sizes, judge)
+            launches = _profiled([*modules.values()], inputs)
         except torch.OutOfMemoryError as refusal:
             raise FusegenError(
                 "the GPU's memory does not suffice for these sizes", "set others with --size"
@@ -81,18 +96,39 @@ def _results(outputs: object) -> list[torch.Tensor]:
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)  # type: ignore[call-overload]
 
 
-def _check(results: Sequence[Sequence[torch.Tensor]]) -> None:
-    """Refuse candidates whose results are not the first one's."""
-    for others in results[1:]:
-        for expected, actual in zip(results[0], others, strict=True):
-            same_nan = torch.equal(actual.isnan(), expected.isnan())
-            difference = (actual.double() - expected.double()).nan_to_num().norm()
-            allowed = ALLOWED_DIFFERENCE * expected.double().nan_to_num().norm()
-            if not same_nan or difference > allowed:
-                raise FusegenError(
-                    "results on other tiles differ, so nothing is remembered",
-                    "run `fusegen verify` on the model, and report what it finds",
-                )
+def _named_sizes(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The symbolic sizes of the inputs, each with its value."""
+    symbols = (s for node in graph.inputs for size in node.shape for s in size.symbols())
+    return {symbol.name: sizes[symbol.name] for symbol in symbols}
+
+
+def check_results(
+    modules: Mapping[TileKind, torch.nn.Module],
+    reference: Callable[..., Any],
+    graph: Graph,
+    inputs: Sequence[torch.Tensor],
+    sizes: Mapping[str, int],
+    judge: Judge,
+) -> None:
+    """FusegenError if a module's results for these inputs are wrong. All modules have the first
+    one's parameters; `reference` is what PyTorch computes in their place, from all tensors."""
+    first = next(iter(modules.values()))
+    tensors = [*inputs, *(held_tensor(first, node) for node in graph.tensors)]
+    found = judge(
+        graph,
+        tensors,
+        _results(reference(*tensors)),
+        [_results(module(*inputs)) for module in modules.values()],
+        _named_sizes(graph, sizes),
+    )
+    for kind, wrong in zip(modules, found, strict=True):
+        if wrong:
+            parts = f" and {kind.parts} parts of K" if kind.parts > 1 else ""
+            raise FusegenError(
+                f"results on tiles of {kind.columns} columns{parts} are wrong, so nothing is "
+                f"remembered: {wrong}",
+                "run `fusegen verify` on the model, and report what it finds",
+            )
 
 
 def _profiled(

@@ -26,7 +26,7 @@ from fusegen.testing.judging import (
     unstable,
     wrong_type,
 )
-from fusegen.testing.rounding import TF32_UNIT, Precision
+from fusegen.testing.rounding import Precision, precision_by_settings
 from fusegen.testing.subject import Subject
 
 
@@ -166,16 +166,7 @@ def _stray(
 
 def precision(subject: Subject) -> Precision:
     """What the settings at hand let float32 products and convolutions round their operands to."""
-    on_gpu = subject.target is Target.CUDA
-    try:
-        mode = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set in the newer way, for a back end, which hides it
-        mode = "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
-    library_tf32 = on_gpu and torch.backends.cudnn.allow_tf32
-    return Precision(
-        product={"highest": 0.0, "high": TF32_UNIT, "medium": 2.0**-8}[mode],
-        convolution=TF32_UNIT if library_tf32 else 0.0,
-    )
+    return precision_by_settings(subject.target is Target.CUDA)
 
 
 Results = TypeVar("Results", bound=Sequence[Tensor | None])

@@ -55,6 +55,20 @@ class Precision:
 TF32_UNIT = 2.0**-10
 
 
+def precision_by_settings(on_gpu: bool) -> Precision:
+    """What PyTorch's settings let float32 products and convolutions round their operands to, on a
+    GPU or on the CPU."""
+    try:
+        mode = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set in the newer way, for a back end, which hides it
+        mode = "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+    library_tf32 = on_gpu and torch.backends.cudnn.allow_tf32
+    return Precision(
+        product={"highest": 0.0, "high": TF32_UNIT, "medium": 2.0**-8}[mode],
+        convolution=TF32_UNIT if library_tf32 else 0.0,
+    )
+
+
 def unit(dtype: DType) -> float:
     """The unit roundoff of a float type."""
     return float(torch.finfo(getattr(torch, dtype.value)).eps) / 2
