@@ -9,6 +9,7 @@ from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.mma_product import MmaText, mma_text
 from fusegen.codegen.operand_prologue import ElementText, element_of
 from fusegen.codegen.scope import Scope
+from fusegen.codegen.shared_depth import SharedDepthText, shared_depth_text
 from fusegen.codegen.skinny_product import SkinnyText, skinny_text
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
 from fusegen.codegen.tile_epilogue import (
@@ -54,6 +55,7 @@ class ProductText:
     skinny: SkinnyText | None
     mma: MmaText | None
     wide: WideText | None
+    shared_depth: SharedDepthText | None
     skinny_first: bool
     tuned: tuple[TunedRows, ...]
     threads: int = THREADS
@@ -112,6 +114,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         _skinny_form(plan, host),
         mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
         _wide_form(plan, host),
+        shared_depth_text(plan, plan.shared_depth, host) if plan.shared_depth else None,
         plan.skinny_first,
         plan.tuned,
     )

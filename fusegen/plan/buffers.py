@@ -43,6 +43,14 @@ class Buffer:
         return self.type.count * self.type.dtype.itemsize
 
 
+def workspace(name: str, shape: Shape, dtype: DType, taken: set[str]) -> Buffer:
+    """A workspace whose name begins so and is none of `taken`, which it joins."""
+    while name in taken:
+        name = f"{name}_"
+    taken.add(name)
+    return Buffer(name, BufferRole.WORKSPACE, TensorType(shape, dtype))
+
+
 STATE_FIELDS: dict[Monoid, int] = {
     Monoid.SUM: 1,
     Monoid.PRODUCT: 1,

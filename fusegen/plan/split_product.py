@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.graph import Node
 from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.plan.access import Access, access
-from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.buffers import workspace
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.expressions import Load
 from fusegen.plan.group import Context
@@ -80,7 +80,7 @@ def split_product(
     right_split = _operand(right, axes, axes.column, axes.columns, f"{stem}_right", taken)
     row_tiles = (axes.rows + (ROWS - 1)) // ROWS
     column_tiles = (axes.columns + (COLUMNS - 1)) // COLUMNS
-    flags = _workspace(
+    flags = workspace(
         f"{stem}_flags",
         (
             axes.batches,
@@ -148,11 +148,9 @@ def _operand(
     is_shared = axes.batch.alone not in load.offset.symbols()
     batches = ONE if is_shared else axes.batches
     pitch = (axes.depths + (PITCH - 1)) // PITCH * PITCH
-    parts = _workspace(
-        f"{stem}_parts", (Integer.of(2), batches, lines, pitch), DType.FLOAT16, taken
-    )
+    parts = workspace(f"{stem}_parts", (Integer.of(2), batches, lines, pitch), DType.FLOAT16, taken)
     scale_shape = (batches, lines, Integer.of(SCALE_NUMBERS))
-    scales = _workspace(f"{stem}_scales", scale_shape, DType.FLOAT32, taken)
+    scales = workspace(f"{stem}_scales", scale_shape, DType.FLOAT32, taken)
     is_contiguous = access(load.offset, axes.depth, 1) is Access.CONTIGUOUS
     return SplitOperand(load, is_contiguous, batches, lines, pitch, parts, scales)
 
@@ -161,10 +159,3 @@ def _view(operand: SplitOperand) -> MatrixView:
     """The high parts; the low ones lie behind them."""
     batch_stride = ZERO if operand.batches == ONE else operand.lines * operand.pitch
     return MatrixView(operand.parts, ZERO, batch_stride, operand.pitch, ONE, Major.DEPTH, ())
-
-
-def _workspace(name: str, shape: tuple[Integer, ...], dtype: DType, taken: set[str]) -> Buffer:
-    while name in taken:
-        name = f"{name}_"
-    taken.add(name)
-    return Buffer(name, BufferRole.WORKSPACE, TensorType(shape, dtype))

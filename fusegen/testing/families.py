@@ -116,6 +116,7 @@ FAMILIES = (
     Family("product on tiles between", BARE, {"inner": 136, "features": 4104}, {"rows": 300}),
     Family("float32 product in parts", BARE, {"inner": 1024, "features": 512}, {"rows": 130}),
     Family("product of what is made while it is loaded", PREPARED),
+    Family("product of a long depth", BARE, {"inner": 300, "features": 24}, {"rows": 700}),
     Family("product with groups", LINEAR),
     Family("product with groups on wide tiles", LINEAR, {"features": 1536}, {"rows": 1500}),
     Family("product with row sums", SUMS),

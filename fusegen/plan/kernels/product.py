@@ -10,7 +10,13 @@ from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.epilogues import Epilogue
-from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, TileKind, WgmmaForm
+from fusegen.plan.kernels.product_forms import (
+    MmaForm,
+    SharedDepth,
+    SkinnyForm,
+    TileKind,
+    WgmmaForm,
+)
 
 
 @dataclass(frozen=True)
@@ -86,12 +92,14 @@ class ProductPlan(KernelPlan):
     tuned: tuple[TunedRows, ...] = ()
     left_prologue: Expression | None = None
     right_prologue: Expression | None = None
+    shared_depth: SharedDepth | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         split = self.tensor_cores.split if self.tensor_cores else None
-        return (*self.epilogue.written, *(split.written if split else ()))
+        sums = (self.shared_depth.sums,) if self.shared_depth else ()
+        return (*self.epilogue.written, *(split.written if split else ()), *sums)
 
     @property
     def values(self) -> tuple[Expression, ...]:

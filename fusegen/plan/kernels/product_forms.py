@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.split_product import Split
 
@@ -69,6 +70,17 @@ class WgmmaForm:
     def kind(self) -> TileKind:
         """What tells it from the product's other forms."""
         return TileKind(self.columns, self.parts)
+
+
+@dataclass(frozen=True)
+class SharedDepth:
+    """How the shared-memory tile's K is shared out where tiles are few: among no more than `blocks`
+    in all, for each of which there are `least_steps` of K at least. They leave their sums in
+    `sums`, a tile for each block, which a kernel of its own adds in the order of K."""
+
+    blocks: int
+    least_steps: int
+    sums: Buffer
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.preferences import ProductShape
 from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
+from fusegen.plan.shared_depth import SHARED_WHY, shared_depth
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
 from fusegen.plan.strategies.rows import (
@@ -253,6 +254,9 @@ def _plan(
         work.flops + (preparation.flops if preparation else 0),
         **{_unit(node.dtype, cores): product_flops},
     )
+    shared = None if cores else shared_depth(node, axes, tile, epilogue, context)
+    if shared:
+        why = f"{why}; {SHARED_WHY}"
     if cores and cores.split:
         cost = split_cost(cost, product_flops, cores.split, hints)
         why = f"{why}; {SPLIT_WHY}"
@@ -280,6 +284,7 @@ def _plan(
         tuned,
         left_operand.prologue,
         right_operand.prologue,
+        shared,
     )
 
 

@@ -1,0 +1,124 @@
+"""Products of few tiles whose long K several blocks share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fusegen.codegen.cuda import CudaSource, cuda_source
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph
+from fusegen.plan.kernels.product import ProductPlan
+from fusegen.runtime.loader import emulator_runtime
+from tests import emulated
+from tests.emulated import Kernels, build, graph, planned, value
+from tests.kernels.families import add, group_norm, mul
+from tests.kernels.test_operand_layouts import matmul, transposed
+
+
+def gradient(dtype: DType = DType.FLOAT32) -> Graph:
+    """dy.T @ x, of two tiles, and what is done with it: K is the number of rows."""
+    dy, x = value("dy", "m", 40, dtype=dtype), value("x", "m", 72, dtype=dtype)
+    scale, old = value("scale", 72, dtype=dtype), value("old", 40, 72, dtype=dtype)
+    return graph([dy, x, scale, old], add(mul(matmul(transposed(dy), x), scale), old))
+
+
+@functools.cache
+def compiled(dtype: DType) -> Kernels:
+    (kernels,) = build([gradient(dtype)], check=True)
+    return kernels
+
+
+def tensors(depth: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(depth)
+    shapes = ((depth, 40), (depth, 72), (72,), (40, 72))
+    return [torch.randn(*shape, generator=generator, dtype=dtype) for shape in shapes]
+
+
+def check(kernels: Kernels, given: list[torch.Tensor], *launched: str) -> None:
+    """Right against float64, and the same bits twice, by these kernels."""
+    dy, x, scale, old = (t.double() for t in given)
+    depth, unit = len(dy), torch.finfo(given[0].dtype).eps
+    bound = unit * (depth + 4) * (dy.abs().T @ x.abs() * scale.abs() + old.abs())
+    emulator_runtime().take_launched()
+    (first,) = kernels(*given, check=True)
+    names = emulator_runtime().take_launched()
+    assert len(names) == len(launched)
+    assert all(ending in name for name, ending in zip(names, launched, strict=True)), names
+    assert bool(((first.double() - (dy.T @ x * scale + old)).abs() <= bound).all())
+    (second,) = kernels(*given, seed=1)
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("depth", [241, 300, 2100, 20000])
+def test_blocks_share_a_long_depth(depth: int) -> None:
+    """Parts of whole steps and a last one that is shorter, up to as many as there are blocks."""
+    check(compiled(DType.FLOAT32), tensors(depth), "_kernel<true>", "_sums_kernel")
+
+
+def test_float64() -> None:
+    check(compiled(DType.FLOAT64), tensors(500, torch.float64), "_kernel<true>", "_sums_kernel")
+
+
+@pytest.mark.parametrize("depth", [0, 1, 240])
+def test_one_block_has_a_short_depth(depth: int) -> None:
+    check(compiled(DType.FLOAT32), tensors(depth), "_kernel<true>")
+
+
+def test_operands_with_strides_are_shared_and_those_of_the_epilogue_not() -> None:
+    dy, x, scale, old = tensors(300)
+    apart = [t.repeat_interleave(2, dim=-1)[..., ::2] for t in (dy, x)]
+    check(compiled(DType.FLOAT32), [*apart, scale, old], "_kernel<false>", "_sums_kernel")
+    spread = old.repeat_interleave(2, dim=-1)[..., ::2]
+    check(compiled(DType.FLOAT32), [dy, x, scale, spread], "_kernel<false>")
+
+
+def shares(one: Graph) -> bool:
+    (step,) = planned(one).steps
+    assert isinstance(step, ProductPlan)
+    return step.shared_depth is not None
+
+
+def test_only_where_some_sizes_make_it_worth_it() -> None:
+    def product(rows: int | str, columns: int, depth: int | str) -> Graph:
+        x = value("x", rows, depth, dtype=DType.FLOAT64)
+        y = value("y", depth, columns, dtype=DType.FLOAT64)
+        return graph([x, y], matmul(x, y))
+
+    assert shares(product(64, 64, "k")) and shares(product("m", 64, 241))
+    assert shares(product(512, 1024, "k")) and not shares(product(512, 1088, "k"))
+    assert not shares(product(64, 64, 240))
+    x, y = value("x", 64, "k"), value("y", "k", 64)
+    assert not shares(graph([x, y], group_norm(4)(matmul(x, y))))
+
+
+@pytest.mark.parametrize(
+    ("fault", "right", "wrong"),
+    [
+        ("a part is left out", "part < parts; ++part", "part < parts - 1; ++part"),
+        ("parts lie on each other", "part * part_size", "0 * part_size"),
+        (
+            "a step is left out",
+            "steps * (part + 1) / parts * 16",
+            "steps * (part + 1) / parts * 16 - 16",
+        ),
+        ("all have the first part", "depth_start = steps * part / parts * 16", "depth_start = 0"),
+        ("a tile too far", "row_tiles + row / 64", "row_tiles + row / 32"),
+    ],
+)
+def test_planted_faults_are_found(
+    fault: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(*arguments: Any) -> CudaSource:
+        made = cuda_source(*arguments)
+        assert right in made.text, fault
+        return replace(made, text=made.text.replace(right, wrong))
+
+    monkeypatch.setattr(emulated, "cuda_source", planted)
+    (kernels,) = build([gradient()], check=True)
+    with pytest.raises(AssertionError):
+        check(kernels, tensors(600), "_kernel<true>", "_sums_kernel")
