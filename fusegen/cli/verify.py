@@ -67,7 +67,7 @@ def add_parser(commands: options.Commands) -> None:
         "--sanitize",
         action="store_true",
         help="instead of comparing, let NVIDIA's compute-sanitizer watch the kernels on a GPU: "
-        "memcheck, racecheck, initcheck and synccheck",
+        "memcheck, racecheck, initcheck and synccheck; --seconds does not end it",
     )
     options.add_json(parser)
     parser.set_defaults(run=run)
@@ -114,11 +114,17 @@ def _sanitize(arguments: argparse.Namespace) -> int:
     from fusegen.testing.exercise import Exercise
     from fusegen.testing.sanitizing import as_text, sanitize
 
+    if arguments.target == "emulate":
+        raise FusegenError(
+            "compute-sanitizer watches kernels on a GPU, not in the emulator",
+            "leave out --sanitize: the emulator checks every access as well",
+        )
     exercise = Exercise(
         file=arguments.file,
         model=arguments.model,
         arguments=dict(arguments.arguments),
         sizes=dict(arguments.sizes),
+        forward_only=arguments.forward_only,
         dtypes=arguments.dtypes or ("float32", "float16", "bfloat16"),
         examples=arguments.examples or DEFAULT_SANITIZED,
         seed=arguments.seed,

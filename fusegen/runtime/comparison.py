@@ -15,6 +15,7 @@ from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder
 from fusegen.runtime.generated_module import Blueprint, generated_module
+from fusegen.runtime.gpu import check_gpu
 
 # A kernel may be as far from the float64 result as PyTorch is, times this.
 ALLOWED_RATIO = 2.0
@@ -100,8 +101,8 @@ def compare(
     and PyTorch; `sizes` gives each symbolic size. Raises FusegenError where
     there is no such device or PyTorch cannot compute the model, and whatever the build raises.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise FusegenError("there is no CUDA GPU here", "run in the emulator: --target emulate")
+    if device == "cuda":
+        check_gpu()
     generated = generated_module(blueprint)
     torch.manual_seed(seed)
     with torch.no_grad(), float32_matmul_precision(precision):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from fusegen.errors import FusegenError
+
 PORTABLE_ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
 """What to build for where no GPU says it: the data-centre GPUs from Ampere to Blackwell."""
 
@@ -34,6 +36,15 @@ def gpus() -> tuple[Gpu, ...]:
         Gpu(found.name, architecture_of(found.major, found.minor), found.total_memory)
         for found in properties
     )
+
+
+def check_gpu() -> None:
+    """FusegenError where there is no GPU to run kernels on. Imports torch."""
+    if not gpus():
+        raise FusegenError(
+            "there is no CUDA GPU here",
+            "run in the emulator: --target emulate, or target='emulate' in Python",
+        )
 
 
 def current_card() -> str | None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fusegen.frontend.elaborate import ArgumentValue
+from fusegen.runtime.gpu import gpus
 from fusegen.testing.families import FAMILIES
 from fusegen.testing.processes import each
 from fusegen.testing.subject import Subject
@@ -101,6 +102,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--target", choices=("emulate", "cuda"))
     chosen = parser.parse_args(arguments)
+    if chosen.target == "cuda" and not gpus():
+        parser.error("there is no CUDA GPU here: leave --target out")
     models = (*(Model(family.name) for family in FAMILIES), *chosen.files)
     seconds = chosen.seconds * chosen.jobs / len(models)
     tasks = [Task(model, seconds, chosen.seed, chosen.target) for model in models]

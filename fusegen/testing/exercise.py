@@ -28,12 +28,13 @@ ANY_SIZE = 8
 @dataclass(frozen=True)
 class Exercise:
     """What to run: a model of `file`, or, without one, a model of each of the `families` of
-    kernels, on `examples` cases each."""
+    kernels, on `examples` cases each; of a file's, without the backward if `forward_only`."""
 
     file: str | None = None
     model: str | None = None
     arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    forward_only: bool = False
     families: Sequence[str] = tuple(family.name for family in FAMILIES)
     dtypes: Sequence[str] = ("float32", "bfloat16")
     examples: int = 4
@@ -48,7 +49,13 @@ class Exercise:
         if self.file is None:
             chosen = (family for family in FAMILIES if family.name in self.families)
             return [(family.subject("cuda"), family.sizes) for family in chosen]
-        subject = Subject.of(self.file, model=self.model, arguments=self.arguments, target="cuda")
+        subject = Subject.of(
+            self.file,
+            model=self.model,
+            arguments=self.arguments,
+            target="cuda",
+            forward_only=self.forward_only,
+        )
         return [(subject, self.sizes)]
 
     def parts(self) -> tuple[Exercise, ...]:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from fusegen.errors import SourceError
 from fusegen.frontend import Source
+from fusegen.runtime.gpu import gpus
 from fusegen.testing.case import Case
 from fusegen.testing.checks import check_case
 from fusegen.testing.processes import each
@@ -202,6 +203,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--target", choices=("emulate", "cuda"), default="emulate")
     parser.add_argument("--output", type=Path, help="folder for a file of each failing model")
     chosen = parser.parse_args(arguments)
+    if chosen.target == "cuda" and not gpus():
+        parser.error("there is no CUDA GPU here: leave --target out")
     searches = [
         Search(chosen.seed * 10_007 + number, chosen.seconds, chosen.target)
         for number in range(chosen.jobs)

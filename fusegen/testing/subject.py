@@ -20,7 +20,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, Placeholder
 from fusegen.passes.differentiation import Differentiated, why_not_differentiable
 from fusegen.runtime.generated_module import generated_module
-from fusegen.runtime.gpu import gpus
+from fusegen.runtime.gpu import check_gpu, gpus
 from fusegen.runtime.request import Target
 from fusegen.testing.refusals import refusals_of_pytorch
 from fusegen.testing.truth import autograd, is_trained
@@ -50,9 +50,11 @@ class Subject:
     ) -> Subject:
         """The model in a source or file; its kernels run on the GPU if there is one and no
         `target` is given. `forward_only` leaves out the backward. Raises SourceError and
-        FusegenError as `fusegen.load` does."""
+        FusegenError as `fusegen.load` does, and FusegenError where there is no such GPU."""
         read = source if isinstance(source, Source) else Source.read(source)
         where = target_named(target or ("cuda" if gpus() else "emulate"))
+        if where is Target.CUDA:
+            check_gpu()
         return Subject(Specialisation.of(read, model, arguments or {}), where, forward_only)
 
     @property

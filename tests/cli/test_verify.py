@@ -12,6 +12,7 @@ import pytest
 
 from fusegen.cli import verify
 from fusegen.cli.main import main
+from fusegen.runtime import gpu
 from fusegen.testing import subject
 
 MODEL = """
@@ -84,6 +85,22 @@ def test_nothing_checked_is_not_right(file: str, capsys: pytest.CaptureFixture[s
     assert (
         printed.startswith("Gate: NOT VERIFIED: the 1e-06 s were over") and "--seconds" in printed
     )
+
+
+def test_without_a_gpu(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "gpus", lambda: ())
+    assert run(file, "--target", "cuda") == 1
+    message = capsys.readouterr().err
+    assert "there is no CUDA GPU here" in message and "--target emulate" in message
+
+
+def test_the_sanitizer_and_the_emulator_exclude_each_other(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(file, "--sanitize") == 1
+    assert "leave out --sanitize" in capsys.readouterr().err
 
 
 def test_without_hypothesis(

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from fusegen.testing import Case, Failure, Finding, Verification, alarms
+from fusegen.testing import Case, Failure, Finding, Verification, alarms, fuzzing
 from fusegen.testing.subject import Subject
 
 TEXT = "model Wide(width=5, scale=0.5):\n    input x: [width]\n    return x * scale\n"
 WRONG = Failure(Case(), Finding("output: 1 of 7 elements are wrong"))
+
+
+@pytest.mark.parametrize("tool", [alarms, fuzzing])
+def test_without_a_gpu_nothing_is_blamed(
+    tool: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "gpus", lambda: ())
+    with pytest.raises(SystemExit, match="2"):
+        tool.main(["--target", "cuda", "--seconds", "0.1"])
+    assert "there is no CUDA GPU here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failure", [WRONG, None])

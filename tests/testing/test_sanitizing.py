@@ -11,6 +11,7 @@ import pytest
 
 from fusegen.cli.main import main
 from fusegen.errors import FusegenError
+from fusegen.runtime import gpu
 from fusegen.runtime.gpu import Gpu
 from fusegen.testing import sanitizing
 from fusegen.testing.exercise import Exercise
@@ -65,6 +66,19 @@ def test_a_finding(
         for dtype in ("float32", "float16", "bfloat16")
         for line in (f"{file} in {dtype}:", "========= --tool=racecheck 1")
     ]
+
+
+@pytest.mark.usefixtures("program")
+def test_the_backward_is_left_out_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSWER", "echo ran 4 cases")
+    seen: list[Exercise] = []
+    monkeypatch.setattr(Exercise, "build", lambda self: seen.append(self))
+    file = tmp_path / "twice.fuse"
+    file.write_text(MODEL, encoding="utf-8")
+    assert main(["verify", str(file), "--sanitize", "--forward-only"]) == 0
+    monkeypatch.setattr(gpu, "gpus", lambda: (Gpu("a GPU", "sm_90a", 1),))
+    ((subject, _),) = Exercise(**json.loads(seen[0].as_json())).subjects()
+    assert subject.why_forward_only == "as asked"
 
 
 @pytest.mark.parametrize(
