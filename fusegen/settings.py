@@ -114,15 +114,23 @@ class Dump:
     def write(self, stage: Stage, name: str, text: str) -> None:
         """Show `text` if `stage` is wanted: on stderr, or as the file `<stage>-<name>.txt`.
 
-        `name` says which model, pass or kernel the text belongs to.
+        `name` says which model, pass or kernel the text belongs to. Raises FusegenError where the
+        folder cannot be written.
         """
         if not self.wants(stage):
             return
         if self.folder is None:
             print(f"==== {stage.value}: {name} ====\n{text.rstrip()}", file=sys.stderr)
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{stage.value}-{name}.txt").write_text(text, encoding="utf-8")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{stage.value}-{name}.txt").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise FusegenError(
+                f"{DUMP.name} names the folder {self.folder}, which cannot be written: "
+                f"{error.strerror or error}",
+                hint="name another folder behind the colon, or none to see the stages on stderr",
+            ) from error
 
 
 def dump() -> Dump:

@@ -63,6 +63,12 @@ def test_dump_to_folder(tmp_path: Path) -> None:
     assert (tmp_path / "dumps" / "cuda-chain.txt").read_text() == "text"
 
 
+def test_dump_to_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FusegenError, match=r"FUSEGEN_DUMP names the folder .* cannot be written"):
+        Dump(frozenset({Stage.CUDA}), tmp_path / "file").write(Stage.CUDA, "chain", "text")
+
+
 def test_only_settings_reads_the_environment() -> None:
     readers = {
         file.relative_to(PACKAGE).as_posix()

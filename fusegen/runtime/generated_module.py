@@ -97,9 +97,8 @@ class ModelClass(type):
     ) -> dict[str, ModelArgument]:
         names = cls.__open__.arguments
         if len(values) > len(names):
-            raise FusegenError(
-                f"model '{cls.__name__}' takes {len(names)} arguments, not {len(values)}"
-            )
+            most = f"{len(names)} argument{'' if len(names) == 1 else 's'}"
+            raise FusegenError(f"model '{cls.__name__}' takes {most}, not {len(values)}")
         arguments = dict(zip(names, values, strict=False))
         for name, value in keywords.items():
             if name in arguments:

@@ -147,7 +147,15 @@ def _version_text(path: Path) -> str:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ToolchainError(
-            f"{path} was found but does not run: {error}",
+            f"{path} was found but does not run: {_reason(error)}",
             hint=f"repair it, or name another with {settings.NVCC.name} or {settings.CXX.name}",
         ) from error
     return answer.stdout.strip()
+
+
+def _reason(error: OSError | subprocess.CalledProcessError) -> str:
+    """Why a compiler did not tell its version: what it said itself, if anything."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    said = (error.stderr or error.stdout).strip().partition("\n")[0]
+    return f"--version ended with status {error.returncode}" + (f" ({said})" if said else "")

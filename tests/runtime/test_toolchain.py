@@ -87,10 +87,12 @@ def test_cxx_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_compiler_that_does_not_run(tmp_path: Path) -> None:
     broken = tmp_path / "path" / "g++"
-    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.write_text("#!/bin/sh\necho no license >&2\nexit 3\n")
     broken.chmod(0o755)
-    with pytest.raises(ToolchainError, match="does not run"):
+    with pytest.raises(ToolchainError) as raised:
         find_cxx()
+    said = "--version ended with status 3 (no license)"
+    assert raised.value.message == f"{broken} was found but does not run: {said}"
 
 
 def test_ninja_of_the_package_before_any_other(tmp_path: Path) -> None:
