@@ -75,7 +75,7 @@ def planned(
     device: Device = H100,
 ) -> ModulePlan:
     """The plan for a graph as the user wrote it."""
-    hinted = SizeHints(hints)
+    hinted = SizeHints(hints) if hints else None
     return plan_module(pipeline.run(graph), DType.FLOAT32, hinted, device, precision=precision)
 
 

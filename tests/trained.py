@@ -50,11 +50,12 @@ def trained(graphs: Sequence[Graph], hints: Mapping[str, int] | None = None) -> 
     """The compiled kernels of several graphs and their backwards, from one `.cu` file, planned for
     the sizes in `hints`."""
     differentiated = [differentiate(graph) for graph in graphs]
+    hinted = SizeHints(hints) if hints else None
     plans: list[ModulePlan] = []
     for found in differentiated:
         assert found is not None
         plans += [
-            plan_module(pipeline.run(side), DType.FLOAT32, SizeHints(hints))
+            plan_module(pipeline.run(side), DType.FLOAT32, hinted)
             for side in (found.forward, found.backward)
         ]
     kernels = link(plans, check=True)

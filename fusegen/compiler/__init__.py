@@ -100,7 +100,7 @@ def explain(
     from fusegen.compiler.choices import precision_named
     from fusegen.compiler.dumps import dump_pass, dump_plan
     from fusegen.compiler.explanation import Explanation, SavedLine
-    from fusegen.compiler.sizes import check_sizes
+    from fusegen.compiler.sizes import assumed_sizes, check_sizes
     from fusegen.compiler.specialisation import Specialisation
     from fusegen.compiler.variant import decomposed
     from fusegen.ir.dtypes import DType
@@ -129,9 +129,7 @@ def explain(
     check_sizes(chosen.graph(DType(dtype), training=False), sizes)
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
-    named = dict.fromkeys(s.name for n in graph.inputs for size in n.shape for s in size.symbols())
-    assumed = tuple((name, hints[name]) for name in named)
-    forward = replace(explained(chosen.name, graph), sizes=assumed)
+    forward = replace(explained(chosen.name, graph), sizes=assumed_sizes(graph, hints))
     trained = differentiate(chosen.graph(DType(dtype), training=True))
     if len(chosen.modes) > 1:
         found = decomposed(chosen, DType(dtype), training=True)

@@ -117,7 +117,7 @@ class Explanation:
             if isinstance(step, LibraryPlan)
         ]
         between = [BoundaryLine(_name(b.first), _name(b.second), b.why) for b in boundaries]
-        most = peak(plan.steps, hints or SizeHints.of(plan.graph))
+        most = peak(plan.steps, SizeHints.of(plan.graph) if hints is None else hints)
         return Explanation(
             tuple(kernels), tuple(calls), most.bytes, _name(most.step), tuple(between)
         )
@@ -130,7 +130,7 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """The symbolic `sizes` assumed, whether what is built `is_built` in this way, `kernels`
-        with name, kind, ops, bytes, operations, floor in microseconds, reason and forms,
+        with name, kind, ops, bytes, operations, an H100's floor in microseconds, reason and forms,
         `library_calls` with the operation and the reason, and the memory's peak; the kernels and
         calls of the forward in training in `training`, where that is another one; with a backward,
         also `saved`, the values kept for it and their bytes, and the backward's kernels and calls
@@ -175,12 +175,11 @@ class Explanation:
         it; then the same of the forward in training, if that is another one, and of the
         backward."""
         sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes)
-        assumed = [f"Costs are for {sizes}, the floor is an H100's."] if sizes else []
+        costs = f"Costs are for {sizes}, the" if sizes else "The"
+        assumed = [f"{costs} floor is an H100's."]
         if not self.is_built:
             assumed.append("The kernels that are built differ: leave --size out to see them.")
-        if assumed:
-            assumed.append("")
-        plans = [*assumed, self._plan_text()]
+        plans = [*assumed, "", self._plan_text()]
         if self.training is not None:
             plans += ["", "The forward in training:", "", self.training._plan_text()]
         if self.backward is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.explanation import Explanation
+from fusegen.compiler.sizes import assumed_sizes
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.compiler.variant import (
     Variant,
@@ -20,6 +22,7 @@ from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ops.autocast import Device
 from fusegen.passes.autocast import Autocast
+from fusegen.plan.cost import SizeHints
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import emit
@@ -83,7 +86,7 @@ def write_folder(
         else:
             build_into(requests, out)
         (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")
-        (out / "plan.json").write_text(_plan_json(variants), encoding="utf-8")
+        (out / "plan.json").write_text(_plan_json(chosen, variants), encoding="utf-8")
     except OSError as error:
         raise FusegenError(
             f"the folder '{out}' cannot be written: {error.strerror or error}",
@@ -161,10 +164,14 @@ def _libraries(
     )
 
 
-def _plan_json(variants: Sequence[Variant]) -> str:
-    """The first variant's plan, and where there are several, all by name."""
+def _plan_json(chosen: Specialisation, variants: Sequence[Variant]) -> str:
+    """The symbolic `sizes` that the figures are for, the first variant's plan, and where there are
+    several, all by name."""
     first, *others = variants
-    content = Explanation.of(first.plan).steps_as_json()
+    graph = chosen.graph(DType.FLOAT32, training=False)
+    hints = SizeHints.of(graph)
+    steps = {v.name: Explanation.of(v.plan, hints=hints).steps_as_json() for v in variants}
+    content: dict[str, Any] = {"sizes": dict(assumed_sizes(graph, hints)), **steps[first.name]}
     if others:
-        content["variants"] = {v.name: Explanation.of(v.plan).steps_as_json() for v in variants}
+        content["variants"] = steps
     return json.dumps(content, indent=2) + "\n"

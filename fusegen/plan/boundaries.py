@@ -34,7 +34,8 @@ def boundaries(
     """
     graph = plan.graph
     dependencies = Dependencies.of(graph)
-    context = Context(buffers_of(graph), device, hints or SizeHints.of(graph))
+    hints = SizeHints.of(graph) if hints is None else hints
+    context = Context(buffers_of(graph), device, hints)
     rank = {node: position for position, node in enumerate(topological(graph.roots))}
     found = []
     for position, second in enumerate(plan.steps):

@@ -49,7 +49,7 @@ def plan_module(
     those in `spent`, by position. `preferences` are what was tuned on the card at hand. `watch`
     sees the graph after each of the planner's own passes that changed it.
     """
-    hints = hints or SizeHints.of(graph)
+    hints = SizeHints.of(graph) if hints is None else hints
     graph = name_sizes(arranged(graph, watch))
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)

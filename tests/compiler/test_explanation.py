@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import fusegen
 from fusegen import compiler
 from fusegen.cli.main import main
 from fusegen.compiler.explanation import Explanation
@@ -107,6 +108,12 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert " ".join(kernel.why.split()) in " ".join(text.split())
 
 
+def test_whose_floor_it_is_stands_there_without_symbolic_sizes_too() -> None:
+    text = "model Fixed:\n    input x: [2, 8]\n    return tanh(x)\n"
+    explanation = compiler.explain(Source("fixed.fuse", text), arguments={}, sizes={})
+    assert explanation.as_text().startswith("The floor is an H100's.\n\n")
+
+
 def test_what_is_saved_for_the_backward() -> None:
     """The normalised product and its scales: what the backward cannot compute again cheaply."""
     explanation = explain("l2_88", batch=1024)
@@ -130,6 +137,21 @@ def test_the_peak_of_a_calls_memory() -> None:
     assert explanation.peak_step == "gradient_of_gemm_weight"
     assert 0 < explanation.peak_bytes - (weight + 4 * rows) < small
     assert "allocates 403 MB at most, in gradient_of_gemm_weight." in explanation.as_text()
+
+
+def test_the_peak_is_for_the_sizes_that_all_costs_are_for(tmp_path: Path) -> None:
+    """Also where sums of the one symbolic size have names of their own in the plan."""
+    text = "model M:\n    input x: [2, 8, h, 32]\n    c = Conv2d(8, 16, 3)\n    return relu(c(x))\n"
+    file, out = tmp_path / "m.fuse", tmp_path / "out"
+    file.write_text(text, encoding="utf-8")
+    explanation = compiler.explain(compiler.read_source(str(file)), arguments={}, sizes={})
+    assert explanation.sizes == (("h", 1024),) and explanation.backward is not None
+    result, image, weight, bias = 2 * 16 * 1022 * 30, 2 * 8 * 1024 * 32, 16 * 8 * 3 * 3, 16
+    peak = (result + image + weight + bias) * 4
+    assert explanation.backward.peak_bytes == peak
+    fusegen.compile(file, out, emit_only=True)
+    plan = json.loads((out / "plan.json").read_text(encoding="utf-8"))
+    assert plan["variants"]["m_backward_float32"]["peak_bytes"] == peak
 
 
 def test_the_forward_in_training_where_it_is_another_one() -> None:

@@ -161,12 +161,13 @@ def test_plan(model: Path, tmp_path: Path) -> None:
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     (kernel,) = plan["kernels"]
     assert plan["library_calls"] == []
+    assert plan["sizes"] == {"n": 1024}
     assert set(kernel) == {
         "name", "kind", "ops", "reads_bytes", "writes_bytes", "flops", "floor_us", "why",
         "forms",
     }  # fmt: skip
     assert kernel["kind"] == "elementwise"
-    assert kernel["writes_bytes"] == 1024 * 4 * 4  # a symbolic size counts as 1024
+    assert kernel["writes_bytes"] == 1024 * 4 * 4  # of 4 columns
 
 
 def test_plans_of_several_dtypes(model: Path, tmp_path: Path) -> None:
