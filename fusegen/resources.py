@@ -17,7 +17,7 @@ TEMPLATES_PACKAGE = "fusegen.templates"
 
 
 def grammar(name: str) -> str:
-    """The text of a grammar file such as `fusegen.lark`; FileNotFoundError if there is none."""
+    """The text of a grammar file such as `fuse.lark`; FileNotFoundError if there is none."""
     return _read(files(GRAMMAR_PACKAGE), name)
 
 
