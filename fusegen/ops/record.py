@@ -199,12 +199,13 @@ class LibraryCall(Record):
 
     `aten` is the operator's name (`aten::convolution`), and `parameters` are exactly the
     operator's arguments in its order. Of the `results` it returns, the one at position `result` is
-    the value.
+    the value. One that is not `repeatable` may have other bits in another run on a GPU.
     """
 
     aten: str
     results: int = 1
     result: int = 0
+    repeatable: bool = True
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,9 @@ _MEAN_WINDOWS = (
     flag("count_include_pad", True),
 )
 _DIVISOR = integer("divisor_override", None)
+# The ranks whose gradients have the same bits in every run on a GPU; those of three dims add up in
+# any order there (documentation of torch.use_deterministic_algorithms).
+REPEATABLE = (2,)
 
 
 def _texts(parameters: tuple[Parameter, ...]) -> str:
@@ -106,6 +109,7 @@ def _max_pool_part(rank: int) -> LibraryCall:
         f"{_texts(_MAX_WINDOWS)}, {{indices}})",
         summary="The gradient of a max pool: to the greatest element of each window.",
         aten=f"aten::max_pool{rank}d_with_indices_backward",
+        repeatable=rank in REPEATABLE,
     )
 
 
@@ -119,6 +123,7 @@ def _avg_pool_part(rank: int) -> LibraryCall:
         f"{_texts(windows)})",
         summary="The gradient of an average pool: evenly to the elements of each window.",
         aten=f"aten::avg_pool{rank}d_backward",
+        repeatable=rank in REPEATABLE,
     )
 
 
