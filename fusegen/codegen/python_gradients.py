@@ -65,7 +65,7 @@ def gradient_texts(mode: Mode, constant: str, suffix: str) -> dict[DType, Gradie
 def autocast_gradient_text(found: Differentiated, constant: str, suffix: str) -> GradientText:
     """The text of a derivative under autocast, where no dtype follows the module's."""
     forward = found.forward
-    saving = literal_empty(f"_empty_forward{suffix}", forward, _arguments(forward))
+    saving = literal_empty(f"_empty_forward{suffix}", forward, forward.placeholders)
     backward = literal_empty(f"_empty_backward{suffix}", found.backward, found.backward.inputs)
     return _text(constant, found, saving if forward.saved else None, backward)
 
@@ -79,7 +79,7 @@ def literal_empty(name: str, graph: Graph, tensors: tuple[Node, ...]) -> EmptyTe
 def _text(
     constant: str, found: Differentiated, forward: EmptyText | None, backward: EmptyText
 ) -> GradientText:
-    first_result = len(_arguments(found.forward))
+    first_result = len(found.forward.placeholders)
     first_saved = first_result + len(found.forward.roots) - len(found.forward.saved)
     positions = {
         Origin.ARGUMENT: 0,
@@ -97,17 +97,13 @@ def _text(
     )
 
 
-def _arguments(graph: Graph) -> tuple[Node, ...]:
-    return (*graph.inputs, *graph.tensors)
-
-
 def _forward(name: str, group: Mapping[DType, Differentiated]) -> EmptyText | None:
     graphs = {dtype: found.forward for dtype, found in group.items()}
     graph = next(iter(graphs.values()))
     if not graph.saved:
         return None
-    tensors = _arguments(graph)
-    model = follower(tensors, dtype_texts(graphs, _arguments))
+    tensors = graph.placeholders
+    model = follower(tensors, dtype_texts(graphs, lambda graph: graph.placeholders))
     dtypes = dtype_texts(graphs, lambda graph: graph.roots)
     text = empty_text(graph, tensors, model, dtypes)
     return EmptyText(name, text, result_type(len(graph.roots)))
@@ -116,7 +112,7 @@ def _forward(name: str, group: Mapping[DType, Differentiated]) -> EmptyText | No
 def _backward(name: str, group: Mapping[DType, Differentiated]) -> EmptyText:
     graphs = {dtype: found.backward for dtype, found in group.items()}
     graph = next(iter(graphs.values()))
-    model = follower(graph.inputs, dtype_texts(graphs, _arguments))
+    model = follower(graph.inputs, dtype_texts(graphs, lambda graph: graph.placeholders))
     dtypes = dtype_texts(graphs, lambda graph: graph.roots)
     text = empty_text(graph, graph.inputs, model, dtypes)
     return EmptyText(name, text, result_type(len(graph.roots)))

@@ -28,7 +28,7 @@ from fusegen.codegen.python_reference import (
 )
 from fusegen.codegen.wanted import LAST_BIT
 from fusegen.ir.dependence import gradient_sources
-from fusegen.ir.graph import Graph, Node, Placeholder, Role, topological
+from fusegen.ir.graph import Graph, Node, Placeholder, Role, shown_name, topological
 from fusegen.ops.twin import literal
 from fusegen.passes.autocast import Autocast
 
@@ -206,12 +206,6 @@ def operator_tensors(graph: Graph) -> tuple[Node, ...]:
     return (*graph.inputs, *(node for node in graph.tensors if node in used))
 
 
-def shown_name(node: Node) -> str:
-    """The user's name for an input, parameter or buffer: its attribute path in the module."""
-    assert isinstance(node.operation, Placeholder)
-    return node.operation.path or node.name or "input"
-
-
 def is_differentiable_buffer(node: Node) -> bool:
     """Whether a tensor that an operator takes is a buffer of a kind that could have a gradient,
     and has none here."""
@@ -244,7 +238,7 @@ def _mode(name: str, mode: Mode) -> ModeText:
             ),
             *(
                 literal_empty(
-                    f"{empty}_{context.name}", _visible(found.forward), _tensors(found.forward)
+                    f"{empty}_{context.name}", _visible(found.forward), found.forward.placeholders
                 )
                 for context, found in mode.autocasts.items()
             ),
@@ -299,10 +293,6 @@ def _context(context: Autocast) -> str:
 
 def _visible(forward: Graph) -> Graph:
     return replace(forward, saved=())
-
-
-def _tensors(graph: Graph) -> tuple[Node, ...]:
-    return (*graph.inputs, *graph.tensors)
 
 
 def _partial(graph: Graph, tensors: tuple[Node, ...]) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from fusegen import resources
 from fusegen.codegen.binding import binding_source
 from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.cuda import cuda_source
-from fusegen.codegen.python_module import is_differentiable_buffer, shown_name
+from fusegen.codegen.kernel_text import COMMENT_WIDTH
+from fusegen.codegen.python_module import is_differentiable_buffer
 from fusegen.codegen.python_reference import reference_text
 from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan
 from fusegen.compiler.specialisation import Specialisation
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph
+from fusegen.ir.graph import Graph, shown_name
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
 from fusegen.passes.differentiation import Origin, without
@@ -28,8 +29,6 @@ from fusegen.plan.needs import needed_for
 from fusegen.plan.precision import Precision, float32_products
 from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.runtime.request import BuildRequest, Target
-
-COMMENT_WIDTH = 96
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def graph_variant(
     dump_plan(name, plan)
     cuda = cuda_source(plan, (*header, "", *_overview(graph, plan)))
     dump_cuda(name, cuda.text)
-    tensors = (*graph.inputs, *graph.tensors)
+    tensors = graph.placeholders
     shown = {b.name: shown_name(n) for b, n in zip(plan.arguments, tensors, strict=True)}
     binding = binding_source(
         plan,
@@ -240,7 +239,7 @@ def _about(part: Part, name: str) -> str:
 
 def _overview(graph: Graph, plan: ModulePlan) -> tuple[str, ...]:
     """The chain as the reference has it, and the plan: for the head of the kernels' file."""
-    tensors = (*graph.inputs, *graph.tensors)
+    tensors = graph.placeholders
     reference = reference_text(graph, tensors)
     lines = ["The chain:", *(f"  {line}" for line in reference.statements), "", "The plan:"]
     for number, step in enumerate(plan.steps, start=1):

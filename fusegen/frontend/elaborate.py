@@ -183,7 +183,7 @@ def _holder(path: str, layers: Sequence[LayerInstance]) -> str:
 def _labelled(graph: Graph, elaborator: Elaborator) -> Graph:
     """The graph with the user's names and the places in the source on its nodes."""
     made: dict[Node, Node] = {}
-    for node in topological((*graph.roots, *graph.inputs, *graph.tensors)):
+    for node in topological((*graph.roots, *graph.placeholders)):
         operands = tuple(made[operand] for operand in node.operands)
         name = node.name or elaborator.names.get(node) or elaborator.layer_names.get(node)
         span = elaborator.spans.get(node, node.span)

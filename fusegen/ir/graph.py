@@ -163,6 +163,13 @@ class Placeholder(Operation):
     path: str = ""
 
 
+def shown_name(node: Node) -> str:
+    """The user's name for what a placeholder stands for: a parameter's or buffer's attribute path
+    in the module, an input's own name."""
+    assert isinstance(node.operation, Placeholder)
+    return node.operation.path or node.name or "input"
+
+
 @dataclass(frozen=True)
 class LayerInstance:
     """A `torch.nn` layer the module holds: `self.<path> = nn.<kind>(<arguments>)`.
@@ -215,6 +222,11 @@ class Graph:
     description: str = ""
     saved: tuple[Output, ...] = ()
     dropping: tuple[str, ...] = ()
+
+    @property
+    def placeholders(self) -> tuple[Node, ...]:
+        """What is handed in: the inputs, then the parameters and buffers."""
+        return (*self.inputs, *self.tensors)
 
     @property
     def roots(self) -> tuple[Node, ...]:

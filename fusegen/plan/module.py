@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, Placeholder, topological
+from fusegen.ir.graph import Graph, Node, shown_name, topological
 from fusegen.ops.record import Reshape
 from fusegen.passes.pipeline import Watch, unseen
 from fusegen.passes.results import COMPUTED
@@ -54,8 +54,8 @@ def plan_module(
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)
-    steps = _named(graph, parts)
-    arguments = tuple(buffers[node] for node in (*graph.inputs, *graph.tensors))
+    steps = _named(parts)
+    arguments = tuple(buffers[node] for node in graph.placeholders)
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)
     written = dict.fromkeys(buffer for step in steps for buffer in step.written)
     workspaces = tuple(buffer for buffer in written if buffer.role is BufferRole.WORKSPACE)
@@ -75,9 +75,8 @@ def buffers_of(graph: Graph) -> dict[Node, Buffer]:
     roots = {base(root): root for root in graph.roots}
     taken: set[str] = set()
     buffers: dict[Node, Buffer] = {}
-    for node in (*graph.inputs, *graph.tensors):
-        assert isinstance(node.operation, Placeholder)
-        name = _distinct(node.operation.path or node.name or "input", taken)
+    for node in graph.placeholders:
+        name = _distinct(shown_name(node), taken)
         buffers[node] = Buffer(name, BufferRole.ARGUMENT, node.type)
     returned = {o.node: o.name for o in (*graph.outputs, *graph.saved)}
     for node in topological(graph.roots):
@@ -99,7 +98,7 @@ def _distinct(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _named(graph: Graph, parts: tuple[Part, ...]) -> tuple[Step, ...]:
+def _named(parts: tuple[Part, ...]) -> tuple[Step, ...]:
     """The steps of all groups, kernels named after what they compute."""
     taken: set[str] = set()
     steps: list[Step] = []

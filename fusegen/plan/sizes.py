@@ -19,7 +19,7 @@ from fusegen.passes.rewrite import rewrite
 def name_sizes(graph: Graph) -> Graph:
     """The graph with sums in shapes replaced by symbols that are defined by them."""
     namer = _Namer()
-    arguments = (*graph.inputs, *graph.tensors)
+    arguments = graph.placeholders
     for node in (*topological(graph.roots), *arguments):
         # Single sizes first, then products are made of them.
         for size in sorted(node.shape, key=_degree):

@@ -43,7 +43,7 @@ def model_cases(
     for name in _symbols(graph):
         if name not in chosen:
             chosen[name] = draw(st.sampled_from(_allowed(graph, name, chosen)))
-    names = [argument_name(node) for node in (*graph.inputs, *graph.tensors)]
+    names = [argument_name(node) for node in graph.placeholders]
     odd = draw(st.sets(st.sampled_from(names))) if names else set()
     tensors = {name: draw(_fillings()) for name in names if name in odd}
     order = draw(st.integers(0, 20))
@@ -87,7 +87,7 @@ def awkward_tensors(
 
 
 def _symbols(graph: Graph) -> list[str]:
-    placeholders = (*graph.inputs, *graph.tensors)
+    placeholders = graph.placeholders
     found = {s.name for node in placeholders for size in node.shape for s in size.symbols()}
     return sorted(found)
 
@@ -96,7 +96,7 @@ def _allowed(graph: Graph, name: str, chosen: Mapping[str, int]) -> list[int]:
     """The values of a size that keep every tensor small, those on the way too, such as a product of
     a tensor with itself, and all sizes of slices at least 0; the other sizes are 1 until chosen."""
     results = topological(tuple(output.node for output in graph.outputs))
-    shapes = {node.shape for node in (*graph.inputs, *graph.tensors, *results)}
+    shapes = {node.shape for node in (*graph.placeholders, *results)}
     others = dict.fromkeys(_symbols(graph), 1) | dict(chosen)
 
     def greatest(size: int) -> int:

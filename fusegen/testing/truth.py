@@ -94,7 +94,7 @@ def _gradients(
 ) -> list[Tensor]:
     leaves = [
         tensor.detach().double().clone().requires_grad_() if is_trained(node) else tensor
-        for node, tensor in zip((*model.inputs, *model.tensors), tensors, strict=True)
+        for node, tensor in zip(model.placeholders, tensors, strict=True)
     ]
     given = [None if gradient is None else gradient.double() for gradient in upstream]
     with torch.enable_grad():

@@ -23,6 +23,7 @@ from fusegen.ir.graph import (
     Output,
     Placeholder,
     Role,
+    shown_name,
     topological,
 )
 from fusegen.ir.integers import Integer, Symbol
@@ -82,7 +83,7 @@ def differentiate(graph: Graph) -> Differentiated | None:
         return None
     if not found.gradients:
         return None
-    joint = _joined(graph, found)
+    joint = _joined(found)
     outputs = joint.outputs[: len(graph.outputs)]
     gradients = joint.outputs[len(graph.outputs) :]
     forward = replace(joint, outputs=outputs)
@@ -90,7 +91,7 @@ def differentiate(graph: Graph) -> Differentiated | None:
         forward, frozenset(found.upstream.values()), tuple(g.node for g in gradients)
     )
     backward, sources, kept = _backward(forward, found, gradients, saved)
-    arguments = (*graph.inputs, *graph.tensors)
+    arguments = graph.placeholders
     targets = tuple(arguments.index(argument) for argument in found.gradients)
     return Differentiated(replace(forward, saved=kept), backward, sources, targets)
 
@@ -104,10 +105,10 @@ def why_not_differentiable(graph: Graph) -> str:
     return "it has too many tensors" if found.gradients else "no gradient flows through it"
 
 
-def _joined(graph: Graph, found: Reversed) -> Graph:
+def _joined(found: Reversed) -> Graph:
     """Outputs and gradients as one graph of primitive operations, each value in it once."""
     gradients = tuple(
-        Output(f"gradient_of_{_name(argument)}", gradient)
+        Output(f"gradient_of_{shown_name(argument)}", gradient)
         for argument, gradient in found.gradients.items()
     )
     both = replace(found.graph, outputs=(*found.graph.outputs, *gradients))
@@ -118,24 +119,19 @@ def _joined(graph: Graph, found: Reversed) -> Graph:
     return both
 
 
-def _name(argument: Node) -> str:
-    assert isinstance(argument.operation, Placeholder)
-    return argument.operation.path or argument.name or "input"
-
-
 def _backward(
     forward: Graph, found: Reversed, gradients: tuple[Output, ...], saved: tuple[Node, ...]
 ) -> tuple[Graph, tuple[Source, ...], tuple[Output, ...]]:
     """The backward over placeholders, their sources, and the values that the forward returns for
     it."""
-    arguments = (*forward.inputs, *forward.tensors)
+    arguments = forward.placeholders
     outputs = {_stored(output.node): i for i, output in reversed([*enumerate(forward.outputs)])}
     known: dict[Node, Source] = {}
     for i, gradient in found.upstream.items():
         known[gradient] = Source(Origin.OUTPUT_GRADIENT, i)
     for i, argument in enumerate(arguments):
         known[argument] = Source(Origin.ARGUMENT, i)
-    taken = {_name(argument) for argument in arguments}
+    taken = {shown_name(argument) for argument in arguments}
     taken |= {output.name for output in forward.outputs}
     kept: list[Output] = []
     stands: dict[Node, Node] = {}

@@ -47,7 +47,7 @@ def reverse(graph: Graph) -> Reversed:
     for node in reversed(order):
         if node in collected and node.operands:
             _pass_on(node, collected, active, known)
-    arguments = (*graph.inputs, *graph.tensors)
+    arguments = graph.placeholders
     gradients = {x: collected[x] for x in arguments if x in collected}
     return Reversed(graph, upstream, gradients)
 
