@@ -112,15 +112,15 @@ def compare(
             )
             inputs = [random_tensor(node, sizes, device) for node in graph.inputs]
             tensors = [*inputs, *(held_tensor(module.eval(), node) for node in graph.tensors)]
-            eager = _as_tuple(generated.reference(*tensors))
-            exact = _as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
+            eager = as_tuple(generated.reference(*tensors))
+            exact = as_tuple(generated.reference(*(_widened(t, dtype) for t in tensors)))
         except (RuntimeError, IndexError, ValueError) as refusal:  # too large, or empty
             reason = str(refusal).partition("\n")[0]
             raise FusegenError(
                 f"PyTorch cannot compute the model for these sizes: {reason}",
                 "set others with --size, or with -D",
             ) from refusal
-        kernels = _as_tuple(module(*inputs))
+        kernels = as_tuple(module(*inputs))
     unit = torch.finfo(torch_dtype(dtype)).eps
     outputs = [
         OutputError(output.name, tuple(k.shape), error(k, x), error(e, x), unit)
@@ -188,7 +188,8 @@ def _widened(tensor: Tensor, dtype: DType) -> Tensor:
     return tensor.double() if tensor.dtype == torch_dtype(dtype) else tensor
 
 
-def _as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+def as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """One result or several, as several."""
     return (results,) if isinstance(results, Tensor) else tuple(results)
 
 

@@ -12,10 +12,11 @@ from fusegen.frontend import Source
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.runtime.comparison import torch_dtype
 from fusegen.testing.case import Case
 from fusegen.testing.checks import check_case
 from fusegen.testing.parting import first_parting
-from fusegen.testing.subject import Subject, path_of, torch_dtype
+from fusegen.testing.subject import Subject, path_of
 from fusegen.testing.verification import Failure, verify
 
 
@@ -105,7 +106,7 @@ def _dtype(subject: Subject, inputs: tuple[Tensor, ...], held: Mapping[str, Tens
 def _sizes(graph: Graph, tensors: tuple[Tensor, ...]) -> dict[str, int]:
     """The symbolic sizes, as the tensors have them."""
     sizes: dict[str, int] = {}
-    for node, tensor in zip((*graph.inputs, *graph.tensors), tensors, strict=True):
+    for node, tensor in zip(graph.placeholders, tensors, strict=True):
         for size, actual in zip(node.shape, tensor.shape, strict=True):
             symbol = size.alone if len(size.symbols()) == 1 and size.constant is None else None
             if symbol is not None and symbol.definition is None:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Placeholder, Role
+from fusegen.runtime.comparison import torch_dtype
 from fusegen.testing.layouts import Layout, laid_out
-from fusegen.testing.subject import Subject, path_of, torch_dtype
+from fusegen.testing.subject import Subject, path_of
 from fusegen.testing.values import Values, filled
 
 # Seeds of gradients, apart from those of arguments.

@@ -27,6 +27,7 @@ from fusegen.ops.pointwise.arithmetic import FLOOR_DIVIDE, REMAINDER, TRUNCATE_D
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
+from fusegen.runtime.comparison import torch_dtype
 from fusegen.testing import twins
 from fusegen.testing.losses import Losses
 from fusegen.testing.poles import Unbounded, bounded
@@ -70,7 +71,7 @@ def outputs(
 
 def as_stored(value: Tensor, node: Node) -> Tensor:
     """A node's value as it stands in memory, in float64 where the node is a float."""
-    return _rounded(value, _torch(node.dtype)) if node.dtype.is_float else value
+    return _rounded(value, torch_dtype(node.dtype)) if node.dtype.is_float else value
 
 
 def perturbed(
@@ -94,7 +95,7 @@ def perturbed(
         finite = [torch.where(o.isfinite(), o.abs(), 0) for o in operands]
         return _widened(_twin(node, finite, sizes))
 
-    given = zip((*graph.inputs, *graph.tensors), lost_before, strict=False)
+    given = zip(graph.placeholders, lost_before, strict=False)
     losses = Losses(lambda node, masks: _twin(node, masks, sizes), dict(given))
 
     def perturb(node: Node, value: Tensor, operands: Sequence[Tensor]) -> Tensor:
@@ -121,7 +122,9 @@ def perturbed(
             moved = moved.abs()  # a sum of squares is never negative, and its root never NaN
         if precision.unbounded:
             return moved, None
-        moved = torch.where(moved.abs() > torch.finfo(_torch(node.dtype)).max, moved * inf, moved)
+        moved = torch.where(
+            moved.abs() > torch.finfo(torch_dtype(node.dtype)).max, moved * inf, moved
+        )
         lost = overflows(node, value, operands, by_magnitudes)
         return (moved, None) if lost is None else (torch.where(lost, nan, moved), lost)
 
@@ -133,7 +136,7 @@ def perturbed(
 
 
 def _given(graph: Graph, tensors: Sequence[Tensor]) -> Values:
-    nodes = (*graph.inputs, *graph.tensors)
+    nodes = graph.placeholders
     return {node: _widened(tensor) for node, tensor in zip(nodes, tensors, strict=True)}
 
 
@@ -184,7 +187,7 @@ def _value(
     elif node.operation in (CAST, AS_STORED) and node.attributes.dtype("dtype").is_float:
         source, target = node.operands[0].dtype, node.attributes.dtype("dtype")
         exactly = unrounded or _widens(source, target)
-        value = operands[0] if exactly else _rounded(operands[0], _torch(target))
+        value = operands[0] if exactly else _rounded(operands[0], torch_dtype(target))
     else:
         value = _widened(_twin(node, operands, sizes, in_kernel=perturb is not None))
     return value if perturb is None else perturb.move(node, value, operands)
@@ -192,8 +195,8 @@ def _value(
 
 def _widens(source: DType, target: DType) -> bool:
     """Whether a cast rounds nothing; what is not rounded yet stays so."""
-    wider = torch.promote_types(_torch(source), _torch(target))
-    return source.is_float and source is not target and wider is _torch(target)
+    wider = torch.promote_types(torch_dtype(source), torch_dtype(target))
+    return source.is_float and source is not target and wider is torch_dtype(target)
 
 
 def _rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -243,7 +246,7 @@ def _literal(number: Node) -> str:
     """A number in the type that arithmetic with it is done in: 1e-3 is none of float32's."""
     value = number.attributes.get("value")
     if isinstance(value, float):
-        value = torch.tensor(value, dtype=_torch(number.dtype.compute)).double().item()
+        value = torch.tensor(value, dtype=torch_dtype(number.dtype.compute)).double().item()
         return render(replace(number, attributes=Attributes.of(value=value)), ())
     return render(number, ())
 
@@ -261,9 +264,3 @@ def _tensor(node: Node, found: Mapping[Node, Tensor], sizes: Sizes) -> Tensor:
 
 def _widened(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _torch(dtype: DType) -> torch.dtype:
-    found = getattr(torch, dtype.value)
-    assert isinstance(found, torch.dtype)
-    return found

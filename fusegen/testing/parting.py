@@ -13,6 +13,7 @@ from fusegen.compiler.variant import VariantKey, graph_variant
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, Placeholder, topological
 from fusegen.ops.construct import is_number
+from fusegen.runtime.comparison import as_tuple, torch_dtype
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.loader import find_libraries
@@ -23,7 +24,7 @@ from fusegen.testing.checks import precision
 from fusegen.testing.gradients import for_used, taken
 from fusegen.testing.interpreter import exact
 from fusegen.testing.judging import Direction, judge
-from fusegen.testing.subject import Subject, as_tuple, torch_dtype
+from fusegen.testing.subject import Subject
 
 
 def first_parting(

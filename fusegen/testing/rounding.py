@@ -28,6 +28,7 @@ from fusegen.ops.record import (
     Reshape,
     View,
 )
+from fusegen.runtime.comparison import torch_dtype
 
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
@@ -71,12 +72,12 @@ def precision_by_settings(on_gpu: bool) -> Precision:
 
 def unit(dtype: DType) -> float:
     """The unit roundoff of a float type."""
-    return float(torch.finfo(getattr(torch, dtype.value)).eps) / 2
+    return float(torch.finfo(torch_dtype(dtype)).eps) / 2
 
 
 def least(dtype: DType) -> float:
     """The smallest positive number of a float type, which is what underflow may cost."""
-    found = torch.finfo(getattr(torch, dtype.value))
+    found = torch.finfo(torch_dtype(dtype))
     return float(found.tiny * found.eps)
 
 
@@ -145,12 +146,12 @@ def _lost_on_the_way(node: Node) -> float:
 
 def _tiny(dtype: DType) -> float:
     """The least normal number of a float type."""
-    return float(torch.finfo(getattr(torch, dtype.value)).tiny)
+    return float(torch.finfo(torch_dtype(dtype)).tiny)
 
 
 def _of_storing(value: Tensor, dtype: DType) -> Tensor:
     """What rounding to a narrower type changes, of what that can represent."""
-    off = (value.to(getattr(torch, dtype.value)).double() - value).abs()
+    off = (value.to(torch_dtype(dtype)).double() - value).abs()
     return torch.where(off.isfinite(), off, 0.0)
 
 
@@ -183,7 +184,7 @@ def overflows(
     """Where a sum on the way to the node's `value` may leave the range of the type that it is
     accumulated in, whatever becomes of it then; None for an operation that sums nothing."""
     operation = node.operation
-    greatest = torch.finfo(getattr(torch, node.dtype.compute.value)).max
+    greatest = torch.finfo(torch_dtype(node.dtype.compute)).max
     if isinstance(operation, Reduction):
         if operation.monoid is Monoid.MOMENTS:
             return value > greatest
@@ -209,7 +210,7 @@ def _leaves_range(node: Node, operand: Tensor) -> Tensor:
         _over(node, part, torch.sum)
         for part in (finite.clamp(min=1.0).log2(), -finite.clamp(max=1.0).log2())
     )
-    found = torch.finfo(getattr(torch, node.dtype.compute.value))
+    found = torch.finfo(torch_dtype(node.dtype.compute))
     return (up > math.log2(found.max)) | ((up > 0) & (down > -math.log2(found.tiny)))
 
 

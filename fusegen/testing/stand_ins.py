@@ -15,6 +15,7 @@ from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_N
 from fusegen.ops.composite.reductions import PROD
 from fusegen.ops.operands import unpack
 from fusegen.ops.record import Monoid, Reduction
+from fusegen.runtime.comparison import torch_dtype
 from fusegen.testing.activation_stand_ins import activation_stand_in
 
 
@@ -77,7 +78,7 @@ def _rms_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
     _, own = _normalised_shapes(node, x)
     dims = tuple(range(x.dim() - len(own), x.dim()))
     eps = (
-        torch.finfo(getattr(torch, node.dtype.compute.value)).eps
+        torch.finfo(torch_dtype(node.dtype.compute)).eps
         if node.attributes["eps"] is None
         else node.attributes.number("eps")
     )

@@ -19,6 +19,7 @@ from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, Placeholder
 from fusegen.passes.differentiation import Differentiated, why_not_differentiable
+from fusegen.runtime.comparison import as_tuple
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.gpu import check_gpu, gpus
 from fusegen.runtime.request import Target
@@ -94,7 +95,7 @@ class Subject:
     def placeholders(self, dtype: DType) -> tuple[Node, ...]:
         """The operator's arguments: inputs, then parameters and buffers, then a seed."""
         graph = self.graph(dtype)
-        return (*graph.inputs, *graph.tensors)
+        return graph.placeholders
 
     def kernels(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """What the generated kernels make of the operator's arguments."""
@@ -200,15 +201,3 @@ def path_of(node: Node) -> str:
     """Where the module holds a parameter or buffer: its `state_dict` key."""
     assert isinstance(node.operation, Placeholder)
     return node.operation.path
-
-
-def as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """One result or several, as several."""
-    return (results,) if isinstance(results, Tensor) else tuple(results)
-
-
-def torch_dtype(dtype: DType) -> torch.dtype:
-    """PyTorch's dtype of that name."""
-    found = getattr(torch, dtype.value)
-    assert isinstance(found, torch.dtype)
-    return found

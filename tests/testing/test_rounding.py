@@ -7,11 +7,11 @@ import torch
 
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
+from fusegen.runtime.comparison import torch_dtype
 from fusegen.testing import Subject
 from fusegen.testing.bounds import SECOND_LOOK
 from fusegen.testing.gradients import gradient_bounds
 from fusegen.testing.rounding import Precision
-from fusegen.testing.subject import torch_dtype
 
 # What is 0, and has a gradient of 0, in many places.
 MASKED = (
