@@ -16,7 +16,7 @@ from fusegen.plan.buffers import state_bytes
 from fusegen.plan.expressions import Accumulator, Compute, Expression, Literal, Select, Size, walk
 from fusegen.plan.kernels.convolution import ConvolutionPlan, PixelTile, Window
 from fusegen.plan.phases import Levels
-from fusegen.plan.pixel_tiles import CHANNELS, PIECE, THREADS
+from fusegen.plan.pixel_tiles import BLOCKS_A_PROCESSOR, CHANNELS, PIECE, THREADS
 
 # The element at hand, as the lanes hold it.
 ELEMENT = "sums[block][(first + element) / 2][half * 2 + (first + element) % 2]"
@@ -90,7 +90,7 @@ class ConvolutionText:
     states: tuple[ChannelState, ...]
     stage: StageText | None
     threads: int = THREADS
-    blocks_a_processor: int = 2
+    blocks_a_processor: int = BLOCKS_A_PROCESSOR
 
     @property
     def pieces(self) -> int:

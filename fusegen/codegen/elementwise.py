@@ -9,9 +9,7 @@ from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
-from fusegen.plan.kernels.elementwise import ElementwisePlan
-
-THREADS = 256
+from fusegen.plan.kernels.elementwise import THREADS, ElementwisePlan
 
 
 @dataclass(frozen=True)

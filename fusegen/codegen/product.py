@@ -22,11 +22,13 @@ from fusegen.codegen.wide_product import WideText, wide_text
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.epilogues import ElementEpilogue
-from fusegen.plan.kernels.product import ProductPlan, TunedRows
+from fusegen.plan.kernels.product import (
+    TILE_THREAD_COLUMNS,
+    TILE_THREADS,
+    ProductPlan,
+    TunedRows,
+)
 from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
-
-THREADS = 256
-THREAD_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class ProductText:
     shared_depth: SharedDepthText | None
     skinny_first: bool
     tuned: tuple[TunedRows, ...]
-    threads: int = THREADS
-    thread_columns: int = THREAD_COLUMNS
+    threads: int = TILE_THREADS
+    thread_columns: int = TILE_THREAD_COLUMNS
 
     @property
     def tile_choice(self) -> tuple[TensorProductText, ...]:

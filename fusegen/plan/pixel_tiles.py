@@ -29,7 +29,8 @@ STAGE_PADDING = 16
 # What one element of the result may read: the steps over it are unrolled. It may be more where all
 # channels of the result fit into a fragment, as in the gradient of an input of few channels.
 MOST_ENTRIES, NARROW_ENTRIES = 32, 40
-# Two blocks share a multiprocessor.
+# Blocks that share a multiprocessor, and the most shared memory that each may have.
+BLOCKS_A_PROCESSOR = 2
 SHARED_MEMORY = 110 * 1024
 
 
@@ -91,7 +92,7 @@ def pixel_tile(node: Node, context: Context) -> PixelTile:
     steps = -(-entries // 2)
     padded = -(-blocks // warp_blocks) * warp_blocks
     weights = planes * steps * padded * CHANNELS * CHANNELS * DType.FLOAT16.itemsize
-    limit = min(SHARED_MEMORY, context.device.shared_memory // 2)
+    limit = min(SHARED_MEMORY, context.device.shared_memory // BLOCKS_A_PROCESSOR)
     pixels = WARP_PIXELS if planes == 1 else SPLIT_WARP_PIXELS
     pitch = THREADS // WARP * pixels + STAGE_PADDING
     stage = warp_blocks * CHANNELS * pitch * node.dtype.itemsize

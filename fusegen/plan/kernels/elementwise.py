@@ -10,6 +10,9 @@ from fusegen.plan.expressions import Expression
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.stores import Store
 
+# Of a block.
+THREADS = 256
+
 
 @dataclass(frozen=True)
 class ElementwisePlan(KernelPlan):

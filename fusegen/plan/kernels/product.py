@@ -18,6 +18,10 @@ from fusegen.plan.kernels.product_forms import (
     WgmmaForm,
 )
 
+# The threads of a block on the shared-memory tile, and how many of them lie side by side.
+TILE_THREADS = 256
+TILE_THREAD_COLUMNS = 16
+
 
 @dataclass(frozen=True)
 class Tile:
