@@ -77,7 +77,7 @@ class VectorLoop:
             variable = self.scope.names.fresh(f"{name}_vector")
             address = self.scope.address(load, self._at_first())
             dtype = storage_type(load.buffer.dtype)
-            source = f"load_vector<{dtype}, vector>({_offset(name, address)})"
+            source = f"load_vector<{dtype}, vector>({place(name, address)})"
             if load in self.staged:
                 self.taken.append(load)
                 self.before.append(f"const auto {variable} = {self.staged[load]};")
@@ -154,7 +154,7 @@ class VectorLoop:
         self.before.append(f"Vector<{dtype}, vector> {variable};")
         given = f"{self.exchange}({variable})" if self.exchange else variable
         function = f"store_vector_if({self.guard}, " if self.guard else "store_vector("
-        self.after.append(f"{function}{_offset(name, address)}, {given});")
+        self.after.append(f"{function}{place(name, address)}, {given});")
         return f"{variable}[element] = {converted};"
 
     def _at_first(self) -> dict[Symbol, Integer]:
@@ -164,7 +164,8 @@ class VectorLoop:
         return {symbol: Integer.of_atom(start)}
 
 
-def _offset(pointer: str, address: str) -> str:
+def place(pointer: str, address: str) -> str:
+    """Where the element at an address stands, as a pointer."""
     return f"{pointer} + ({address})" if "?" in address else f"{pointer} + {address}"
 
 

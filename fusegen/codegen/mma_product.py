@@ -13,6 +13,7 @@ from fusegen.codegen.operand_prologue import (
 )
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
@@ -21,7 +22,6 @@ from fusegen.plan.kernels.product_forms import MmaForm
 
 WARP_TILE = 32
 ACCESS_BYTES = 16
-FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
     rows = None
     if isinstance(epilogue, ElementEpilogue):
         lines = element_lines(epilogue, scope, f"tile[tile_row * {tile.pitch} + tile_column]")
-        used = tile.rows * tile.pitch * FLOAT_BYTES
+        used = tile.rows * tile.pitch * DType.FLOAT32.itemsize
     else:
         rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
         used = rows.shared_bytes

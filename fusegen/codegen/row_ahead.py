@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, loaded, storage_type
+from fusegen.codegen.loops import place
 from fusegen.codegen.scope import Scope
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.plan.evaluate import Domain
@@ -85,11 +86,10 @@ def copies_of(form: RowForm, domain: Domain, scope: Scope) -> Mapping[Load, Copy
     for load in form.ahead.loads:
         name = scope.buffer(load.buffer)
         address = scope.address(load, at)
-        source = f"{name} + ({address})" if "?" in address else f"{name} + {address}"
         made[load] = CopyText(
             scope.names.fresh(f"{name}_ahead"),
             storage_type(load.buffer.dtype),
-            source,
+            place(name, address),
             scope.names.fresh(f"bring_{name}"),
         )
     return made
@@ -143,5 +143,4 @@ def _source(load: Load, domain: Domain, scope: Scope) -> str:
     first = Symbol("first_column", column.extent)
     scope.symbols[first] = "first_column"
     name = scope.buffer(load.buffer)
-    address = scope.address(load, {column: Integer.of_atom(first)})
-    return f"{name} + ({address})" if "?" in address else f"{name} + {address}"
+    return place(name, scope.address(load, {column: Integer.of_atom(first)}))

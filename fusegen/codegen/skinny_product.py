@@ -8,13 +8,12 @@ from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.matrix_text import MatrixText, matrix_text
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.product_forms import SkinnyForm
 from fusegen.plan.skinny import THREAD_COLUMNS
-
-FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
     rows = None
     if isinstance(epilogue, ElementEpilogue):
         lines = element_lines(epilogue, scope, f"tile[tile_row * {tile.pitch} + tile_column]")
-        shared_bytes = tile.rows * tile.pitch * FLOAT_BYTES
+        shared_bytes = tile.rows * tile.pitch * DType.FLOAT32.itemsize
     else:
         rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
         shared_bytes = rows.shared_bytes
@@ -75,5 +74,5 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
         lines,
         rows,
         -(-shared_bytes // 16) * 16,
-        warps * most * form.columns * FLOAT_BYTES if in_columns else 0,
+        warps * most * form.columns * DType.FLOAT32.itemsize if in_columns else 0,
     )

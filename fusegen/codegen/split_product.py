@@ -52,8 +52,8 @@ class SplitText:
     few_apart: bool
 
 
-def split_text(plan: ProductPlan, split: Split, depth: int, host: Scope) -> SplitText:
-    """The text of a split whose tiles have `depth` of K; `host` is the launcher's scope."""
+def split_text(plan: ProductPlan, split: Split, host: Scope) -> SplitText:
+    """The text of a split; `host` is the launcher's scope."""
     axes = plan.axes
     sides = (("left", split.left, axes.row), ("right", split.right, axes.column))
     return SplitText(

@@ -145,7 +145,7 @@ def tensor_product_text(
         operands,
         _conditions(plan, cores, scope, host),
         plan.axes.depths.constant is None or cores.parts > 1,
-        split_text(plan, cores.split, cores.depth, host) if cores.split else None,
+        split_text(plan, cores.split, host) if cores.split else None,
         elements,
         program,
         cores.neighbours,

@@ -76,8 +76,8 @@ def split_product(
         return None
     stem = context.buffers[node].name
     taken = {buffer.name for buffer in context.buffers.values()}
-    left_split = _operand(left, axes, axes.row, axes.rows, f"{stem}_left", taken)
-    right_split = _operand(right, axes, axes.column, axes.columns, f"{stem}_right", taken)
+    left_split = _operand(left, axes, axes.rows, f"{stem}_left", taken)
+    right_split = _operand(right, axes, axes.columns, f"{stem}_right", taken)
     row_tiles = (axes.rows + (ROWS - 1)) // ROWS
     column_tiles = (axes.columns + (COLUMNS - 1)) // COLUMNS
     flags = workspace(
@@ -143,7 +143,7 @@ def _pays(axes: ProductAxes, context: Context) -> bool:
 
 
 def _operand(
-    load: Load, axes: ProductAxes, line: Integer, lines: Integer, stem: str, taken: set[str]
+    load: Load, axes: ProductAxes, lines: Integer, stem: str, taken: set[str]
 ) -> SplitOperand:
     is_shared = axes.batch.alone not in load.offset.symbols()
     batches = ONE if is_shared else axes.batches
