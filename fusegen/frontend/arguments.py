@@ -27,7 +27,6 @@ def match(
     callee: str,
     parameters: Sequence[str],
     arguments: Iterable[Argument],
-    span: Span,
     *,
     many_hint: str | None = None,
 ) -> dict[str, Argument]:
@@ -50,7 +49,8 @@ def match(
                 hint = nearest(name, parameters) or f"it takes {listing(parameters) or 'none'}"
                 raise Problem(f"{callee} has no argument '{name}'", argument.span, hint)
         if name in found:
-            raise Problem(f"{callee} is given '{name}' twice", argument.span)
+            hint = f"it takes {listing(parameters)}"
+            raise Problem(f"{callee} is given '{name}' twice", argument.span, hint)
         found[name] = argument
     return found
 
@@ -73,7 +73,7 @@ def bind(
     names = [parameter.name for parameter in parameters]
     last_is_list = bool(parameters) and parameters[-1].kind in _LISTS
     hint = f"write '{names[-1]}' as one list: [a, b]" if last_is_list else None
-    found = match(callee, names, arguments, span, many_hint=hint)
+    found = match(callee, names, arguments, many_hint=hint)
     require(callee, (p.name for p in parameters if p.default is REQUIRED), found, span)
     values: dict[str, Value] = {}
     for parameter in parameters:

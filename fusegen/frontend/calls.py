@@ -158,7 +158,7 @@ class Calls(Expressions):
     ) -> Scope:
         """The parameters of a function or model with their values; a default may use the
         parameters before it. Raises Problem for a missing or unknown argument."""
-        found = match(callee, [p.name.text for p in parameters], arguments, span)
+        found = match(callee, [p.name.text for p in parameters], arguments)
         require(callee, (p.name.text for p in parameters if p.default is None), found, span)
         scope: Scope = {}
         for parameter in parameters:
@@ -189,7 +189,7 @@ class Calls(Expressions):
         layer = module.layer
         names = ["input"] if layer.arity == 1 else [f"input{i + 1}" for i in range(layer.arity)]
         shown = describe(module) if module.path else layer.name
-        found = match(shown, names, arguments, span)
+        found = match(shown, names, arguments)
         require(shown, names, found, span)
         inputs: list[Node] = []
         for argument in found.values():

@@ -200,7 +200,7 @@ class Elaborator(Calls):
         """The outputs of a model used as a layer; a tuple where it has several."""
         shown = describe(module)
         names = [s.name.text for s in module.definition.statements if isinstance(s, Input)]
-        found = match(shown, names, arguments, span)
+        found = match(shown, names, arguments)
         require(shown, names, found, span)
 
         def take(declared: Input, scope: Scope) -> Value:

@@ -240,9 +240,10 @@ def group_size(channels: Integer, groups: int) -> Integer:
     size = divide_exactly(channels, Integer.of(groups)) if groups > 0 else None
     if size is None:
         near = nearest_divisors(channels.constant, groups) if channels.constant else ()
+        verb = "s are" if len(near) > 1 else " is"
         raise OperationError(
             f"{channels} channels cannot be divided into {groups} groups",
-            f"the nearest divisors are {' and '.join(map(str, near))}" if near else None,
+            f"the nearest divisor{verb} {' and '.join(map(str, near))}" if near else None,
         )
     return size
 
