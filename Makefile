@@ -28,7 +28,7 @@ format: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find fusegen grammar templates tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find fusegen grammar templates tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than what it was installed from, so a change there refreshes the environment.
 $(INSTALLED): pyproject.toml setup.py constraints.txt | $(BIN)/python

@@ -10,7 +10,7 @@ from typing import Any
 from fusegen.codegen.python_module import Libraries
 from fusegen.compiler.explanation import Explanation
 from fusegen.compiler.sizes import assumed_sizes
-from fusegen.compiler.specialisation import Specialisation
+from fusegen.compiler.specialisation import GENERATED, Specialisation
 from fusegen.compiler.variant import (
     Variant,
     autocast_keys,
@@ -50,10 +50,10 @@ def write_folder(
     the dtypes that there are operators for under autocast. With `inference_only` the operators for
     training are left out, and PyTorch differentiates the reference.
 
-    Raises FusegenError where the folder cannot be written or is another model's, ToolchainError
-    and BuildError.
+    Raises FusegenError where the folder cannot be written, is another model's or has a module of
+    the user's own in the way, ToolchainError and BuildError.
     """
-    _refuse_another_model(chosen, out)
+    _refuse_others_files(chosen, out)
     if target is Target.CUDA:
         chips = tuple(dict.fromkeys(architectures)) or default_architectures()
     elif architectures:
@@ -125,14 +125,15 @@ def _differentiated(chosen: Specialisation, inference_only: bool) -> str:
     return "by one backward" if several else ""
 
 
-def _refuse_another_model(chosen: Specialisation, out: Path) -> None:
-    """A folder has one build file and one plan: those of one model."""
+def _refuse_others_files(chosen: Specialisation, out: Path) -> None:
+    """A folder has one build file and one plan: those of one model. Nor is a module of the user's
+    own written over, which may well have the model's name."""
+    module, mend = out / f"{chosen.stem}.py", f"name a folder for {chosen.name} of its own with -o"
     has_module = (out / "plan.json").exists() and (out / BUILD_FILE).exists()
-    if has_module and not (out / f"{chosen.stem}.py").exists():
-        raise FusegenError(
-            f"the folder '{out}' holds another model's module",
-            f"name a folder for {chosen.name} of its own with -o",
-        )
+    if has_module and not module.exists():
+        raise FusegenError(f"the folder '{out}' holds another model's module", mend)
+    if module.is_file() and GENERATED not in module.read_text(encoding="utf-8", errors="replace"):
+        raise FusegenError(f"'{module}' was not written by fusegen, and stays as it is", mend)
 
 
 def _libraries(

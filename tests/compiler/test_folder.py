@@ -192,6 +192,18 @@ def test_a_folder_of_another_model_is_left_alone(
     assert main(["compile", str(model), "-o", str(out), "--emit-only"]) == 0
 
 
+def test_a_module_of_the_users_own_is_left_alone(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plain module may well stand beside the source, and have its name."""
+    plain = model.with_suffix(".py")
+    plain.write_text("import torch\n")
+    assert main(["compile", str(model), "-o", str(model.parent), "--emit-only"]) == 1
+    assert "scale.py' was not written by fusegen" in capsys.readouterr().err
+    assert plain.read_text() == "import torch\n"
+    assert files_in(model.parent) == {"scale.fuse", "scale.py"}
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
