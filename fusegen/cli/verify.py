@@ -171,7 +171,8 @@ def _as_text(result: Verification, subject: Subject, arguments: argparse.Namespa
         )
         return f"{subject.chosen.name}: NOT VERIFIED: {why}"
     where = "on the GPU" if subject.device == "cuda" else "in the emulator"
-    counted = f"{result.checked} cases {where} in {result.seconds:.0f} s"
+    cases = f"{result.checked} case{'' if result.checked == 1 else 's'}"
+    counted = f"{cases} {where} in {result.seconds:.0f} s"
     if result.unsuitable:
         counted += f" (and {result.unsuitable} that PyTorch itself refuses)"
     if result.failure is None:

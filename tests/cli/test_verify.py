@@ -56,6 +56,11 @@ def test_a_right_model(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert output.err == ""
 
 
+def test_one_case_is_one(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", file, "--target", "emulate", "--examples", "1", "--seconds", "600"]) == 0
+    assert capsys.readouterr().out.startswith("Gate: right in 1 case in the emulator")
+
+
 @pytest.mark.usefixtures("wrong")
 def test_a_failure_is_shrunk_and_printed_as_a_program(
     file: str, capsys: pytest.CaptureFixture[str]
