@@ -104,17 +104,6 @@ __device__ __forceinline__ void tma_load_2d_multicast(void* shared, const Tensor
         : "memory");
 }
 
-// The same for a tensor of three dimensions.
-__device__ __forceinline__ void tma_load_3d_multicast(void* shared, const TensorMap& map,
-                                                      std::uint64_t* barrier, int x, int y, int z,
-                                                      std::uint16_t mask) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)),
-        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(mask)
-        : "memory");
-}
-
 }  // namespace fusegen
 
 #endif

@@ -45,13 +45,4 @@ __forceinline__ void tma_load_2d_multicast(
     fusegen_emulator_tma_load(site, &copy);
 }
 
-__forceinline__ void tma_load_3d_multicast(
-    void* shared, const fusegen_emulator::TensorMap& map, std::uint64_t* barrier, int x, int y,
-    int z, std::uint16_t mask,
-    fusegen_emulator::Site site =
-        fusegen_emulator::caller_site(fusegen_emulator::Operation::tma_load)) {
-    const fusegen_emulator::TileCopy copy{shared, &map, {x, y, z}, 3, barrier, mask};
-    fusegen_emulator_tma_load(site, &copy);
-}
-
 }  // namespace fusegen
