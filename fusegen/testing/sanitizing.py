@@ -34,6 +34,7 @@ SHOWN_LINES = 20
 # That of generated kernels.
 NAMESPACE = "fusegen::"
 # What a tool says before and behind its findings.
+PLACE = r"=========(\s+| .*\baccess )at "
 FRAME = r"========= (COMPUTE-SANITIZER|.*SUMMARY|Target application)"
 
 
@@ -117,7 +118,8 @@ def _watched(program: Path, tool: str, exercise: Exercise) -> str:
 
 def _of_ours(lines: Sequence[str]) -> list[str]:
     """The findings, but for those in kernels that are none of ours: initcheck misses what a
-    library's kernel writes by bulk copies, and then blames PyTorch's kernel that reads it."""
+    library's kernel writes by bulk copies, and then blames PyTorch's kernel that reads it, and
+    racecheck finds races in cuBLAS's products of a K in parts."""
     findings: list[list[str]] = []
     for line in lines:
         if re.match(r"========= \S", line):
@@ -126,7 +128,7 @@ def _of_ours(lines: Sequence[str]) -> list[str]:
             findings[-1].append(line)
     kept = []
     for finding in findings:
-        places = [line for line in finding if re.match(r"=========\s+at ", line)]
+        places = [line for line in finding if re.match(PLACE, line)]
         is_other = bool(places) and not any(NAMESPACE in line for line in places)
         if not is_other and not re.match(FRAME, finding[0]):
             kept += finding

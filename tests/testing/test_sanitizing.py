@@ -81,18 +81,26 @@ def test_the_backward_is_left_out_as_asked(tmp_path: Path, monkeypatch: pytest.M
     assert subject.why_forward_only == "as asked"
 
 
+UNINITIALISED = """\
+========= Uninitialized __global__ memory read of size 16 bytes
+=========     at {kernel}+0xc0
+=========     by thread (0,0,0) in block (8,0,0)"""
+RACE = """\
+========= Error: Race reported between Read access at {kernel}+0xb30
+=========     and Write access at {kernel}+0x2fb0 [192 hazards]"""
+
+
+@pytest.mark.parametrize("finding", [UNINITIALISED, RACE])
 @pytest.mark.parametrize(
     ("kernel", "is_ours"),
     [("void fusegen::twice_kernel<4, true>(float *)", True), ("void at::native::silu()", False)],
 )
 def test_findings_in_other_kernels_do_not_count(
-    kernel: str, is_ours: bool, program: Path, monkeypatch: pytest.MonkeyPatch
+    finding: str, kernel: str, is_ours: bool, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = (
         "========= COMPUTE-SANITIZER",
-        "========= Uninitialized __global__ memory read of size 16 bytes",
-        f"=========     at {kernel}+0xc0",
-        "=========     by thread (0,0,0) in block (8,0,0)",
+        *finding.format(kernel=kernel).splitlines(),
         "========= ",
         "========= ERROR SUMMARY: 1 error",
     )
