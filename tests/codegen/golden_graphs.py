@@ -77,6 +77,12 @@ def _product_lines() -> Graph:
     return graph([dy, x], apply("matmul", transposed, x), name="WeightGradient")
 
 
+def _product_shared_depth() -> Graph:
+    dy, x, old = value("dy", "batch", 64), value("x", "batch", 128), value("old", 64, 128)
+    transposed = apply("transpose", dy, dim0=0, dim1=1)
+    return graph([dy, x, old], add(apply("matmul", transposed, x), old), name="AddedGradient")
+
+
 def _product_groups() -> Graph:
     x, weight = value("x", "batch", 96), value("fc.weight", 80, 96)
     scale = value("norm.weight", 80)
@@ -136,6 +142,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "product_tensor_cores": _product_tensor_cores,
     "product_lines": _product_lines,
     "product_prepared": _product_prepared,
+    "product_shared_depth": _product_shared_depth,
     "product_rows": _product_rows,
     "product_split": _product_split,
 }

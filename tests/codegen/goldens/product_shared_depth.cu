@@ -1,0 +1,200 @@
+// AddedGradient.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/reduce.cuh"
+#include "fusegen/stepped_division.cuh"
+
+namespace fusegen {
+// matmul_add: matmul, add.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order.
+template <bool packed>
+__global__ void __launch_bounds__(256) matmul_add_kernel(
+    int64_t parts,  // of K, each for a block
+    float* __restrict__ sums,  // of the parts, where there are several
+    const float* __restrict__ dy,
+    Strides<2> dy_strides,
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    const float* __restrict__ old,
+    Strides<2> old_strides,
+    float* __restrict__ y,
+    int64_t batch) {
+    wait_for_earlier_kernels();
+    constexpr int threads = 256;
+    const int64_t batches = 1;
+    const int64_t rows = 64;
+    const int64_t columns = 128;
+    const int64_t depths = batch;
+    FUSEGEN_SHARED(float, left_tile, 1040);
+    FUSEGEN_SHARED(float, right_tile, 1040);
+    const int thread_row = threadIdx.x / 16;
+    const int thread_column = threadIdx.x % 16;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    const int64_t tiles = batches * row_tiles * column_tiles;
+    for (int64_t part_tile = blockIdx.x; part_tile < parts * tiles; part_tile += gridDim.x) {
+        const int64_t block = part_tile % tiles;
+        const int64_t part = part_tile / tiles;
+        const int64_t steps = (depths + 15) / 16;
+        const int64_t depth_start = steps * part / parts * 16;
+        const int64_t depth_end = steps * (part + 1) / parts * 16;
+        const int64_t tile_first_row = block % row_tiles * 64;
+        const int64_t column_tile = block / row_tiles % column_tiles;
+        const int64_t tile_first_column = column_tile * 64;
+        const int64_t batch_index = block / row_tiles / column_tiles;
+        float accumulators[4][4] = {};
+        for (int64_t first_depth = depth_start; first_depth < depth_end; first_depth += 16) {
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i / 64;
+                const int tile_row = i % 64;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t row = tile_first_row + tile_row;
+                const bool inside = row < rows && depth < depths;
+                left_tile[tile_depth * 65 + tile_row] =
+                    inside ? dy[packed ? depth * 64 + row : dy_strides(depth, row)] : float(0);
+            }
+            for (int i = threadIdx.x; i < 1024; i += threads) {
+                const int tile_depth = i / 64;
+                const int tile_column = i % 64;
+                const int64_t depth = first_depth + tile_depth;
+                const int64_t column = tile_first_column + tile_column;
+                const bool inside = column < columns && depth < depths;
+                right_tile[tile_depth * 65 + tile_column] =
+                    inside ? x[packed ? column + depth * 128 : x_strides(depth, column)] : float(0);
+            }
+            __syncthreads();
+            // A short sum of its own for each step keeps the rounding error of long ones down.
+            float step[4][4] = {};
+#pragma unroll
+            for (int depth = 0; depth < 16; ++depth) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
+                                      right_tile[depth * 65 + thread_column + j * 16];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    accumulators[i][j] += step[i][j];
+                }
+            }
+            __syncthreads();  // the next step overwrites the tiles
+        }
+        if (parts > 1) {
+            float* const own_sums = sums + part_tile * 4096;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    own_sums[(thread_row + i * 16) * 64 + thread_column + j * 16] = accumulators[i][j];
+                }
+            }
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int64_t row = tile_first_row + thread_row + i * 16;
+                const int64_t column = tile_first_column + thread_column + j * 16;
+                if (row < rows && column < columns) {
+                    const float old_value = old[packed ? column + row * 128 : old_strides(row, column)];
+                    const float add = accumulators[i][j] + old_value;
+                    y[batch_index * 8192 + column + row * 128] = add;
+                }
+            }
+        }
+    }
+}
+
+// matmul_add: matmul, add.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order.
+// This kernel adds the sums of the parts of K, in their order, where several blocks have shared it.
+__global__ void __launch_bounds__(256) matmul_add_sums_kernel(
+    int64_t parts,
+    const float* __restrict__ sums,
+    const float* __restrict__ old,
+    float* __restrict__ y) {
+    wait_for_earlier_kernels();
+    constexpr int threads = 256;
+    constexpr int tile_size = 4096;
+    const int64_t batches = 1;
+    const int64_t rows = 64;
+    const int64_t columns = 128;
+    const int64_t row_tiles = (rows + 63) / 64;
+    const int64_t column_tiles = (columns + 63) / 64;
+    const int64_t part_size = batches * row_tiles * column_tiles * tile_size;
+    for (int64_t index = int64_t{blockIdx.x} * threads
+        + threadIdx.x; index < batches * rows * columns; index += int64_t{gridDim.x} * threads) {
+        const int64_t column = index % columns;
+        const int64_t row = index / columns % rows;
+        [[maybe_unused]] const int64_t batch_index = index / columns / rows;
+        const int64_t tile = (batch_index * column_tiles + column / 64) * row_tiles + row / 64;
+        const float* const first_sum =
+            sums + tile * tile_size + row % 64 * 64 + column % 64;
+        float own_sum = 0;
+#pragma unroll 8
+        for (int64_t part = 0; part < parts; ++part) {
+            own_sum += first_sum[part * part_size];
+        }
+        const float old_value = old[column + row * 128];
+        const float add = own_sum + old_value;
+        y[batch_index * 8192 + column + row * 128] = add;
+    }
+}
+
+FUSEGEN_EXPORT int launch_matmul_add(
+    const float* dy,
+    const int64_t* dy_strides,
+    const float* x,
+    const int64_t* x_strides,
+    const float* old,
+    const int64_t* old_strides,
+    float* y,
+    float* matmul_sums,
+    int64_t batch,
+    void* stream) {
+    const int64_t rows = 64;
+    const int64_t columns = 128;
+    const int64_t tiles = 1 * divide_up(rows, 64) * divide_up(columns, 64);
+    if (tiles == 0) {
+        return 0;
+    }
+    constexpr int threads = 256;
+    constexpr std::size_t shared_bytes = 0;
+    const bool packed = is_contiguous(dy_strides, {batch, 64}) && is_contiguous(x_strides, {batch, 128}) &&
+                        is_contiguous(old_strides, {64, 128});
+    const int64_t steps = divide_up(batch, 16);
+    const int64_t most_parts = 256 / tiles;
+    const int64_t long_parts = steps / 8;
+    const int64_t worth_it = most_parts < long_parts ? most_parts : long_parts;
+    const int64_t parts = worth_it > 1 && is_contiguous(old_strides, {64, 128}) ? worth_it : 1;
+    const dim3 grid = grid_of(parts * tiles);
+    if (packed) {
+        FUSEGEN_LAUNCH((matmul_add_kernel<true>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       parts, matmul_sums, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
+                       Strides<2>(old_strides), y, batch);
+    } else {
+        FUSEGEN_LAUNCH((matmul_add_kernel<false>),
+                       grid, dim3(threads), shared_bytes, stream,
+                       parts, matmul_sums, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
+                       Strides<2>(old_strides), y, batch);
+    }
+    if (parts > 1) {
+        FUSEGEN_LAUNCH(matmul_add_sums_kernel, grid_of(divide_up(1 * rows
+            * columns, threads)), dim3(threads), 0, stream,
+                       parts, matmul_sums, old, y);
+    }
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen
