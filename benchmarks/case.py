@@ -10,7 +10,7 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
-from fusegen.runtime.comparison import float32_matmul_precision
+from fusegen.runtime.tensors import float32_matmul_precision
 
 
 class Mode(Enum):

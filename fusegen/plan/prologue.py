@@ -10,7 +10,8 @@ from fusegen.plan.cost import Cost, Device, SizeHints
 from fusegen.plan.expressions import Compute, Expression, Literal, Load, Loaded, Size, walk
 from fusegen.plan.group import NotApplicable
 from fusegen.plan.kernels.product import ProductAxes
-from fusegen.plan.tensor_cores import ROWS, TENSOR_DTYPES, WIDE
+from fusegen.plan.tensor_cores import TENSOR_DTYPES, WIDE
+from fusegen.plan.tile_waves import ROWS
 
 PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, beside the products"
 

@@ -17,13 +17,8 @@ from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.split_product import Split, SplitOperand, WideForm
 from fusegen.plan.matrix_views import operand_views
-from fusegen.plan.tensor_cores import (
-    BLOCK_COLUMNS,
-    PAIR,
-    ROWS,
-    exchange_of,
-    neighbours_after,
-)
+from fusegen.plan.tensor_cores import BLOCK_COLUMNS, PAIR, exchange_of, neighbours_after
+from fusegen.plan.tile_waves import ROWS
 
 # Two warpgroups with 64 rows each. A thread has 64 sums of high parts, 64 of the others and 64
 # promoted ones, and four tiles of 16 KB a stage.

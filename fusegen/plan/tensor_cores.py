@@ -15,6 +15,7 @@ from fusegen.plan.matrix_views import operand_views
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
 from fusegen.plan.tile_waves import (
+    ROWS,
     SWIZZLE_BYTES,
     is_measured,
     least_depths,
@@ -23,8 +24,6 @@ from fusegen.plan.tile_waves import (
 )
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
-# Two warpgroups with 64 rows each.
-ROWS = 128
 # As many stages as fit into shared memory beside the barriers, each of 16 KB for the rows and 128
 # bytes for each column of a tile. Wide tiles load the least for a product; the widest has 128
 # float32 sums a thread.

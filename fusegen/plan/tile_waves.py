@@ -11,6 +11,7 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import TileKind, WaveTime
 
+# Two warpgroups with 64 rows each.
 ROWS = 128
 # What a wave of tiles of 128 rows and so many columns takes for operands of 16 bits. Fitted to
 # docs/notes/tensor-core-products.md ("One wave of tiles", less the 8 microseconds of every call

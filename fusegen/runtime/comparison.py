@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,16 @@ from torch import Tensor
 
 from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Graph, Node, Placeholder
+from fusegen.ir.graph import Graph
 from fusegen.runtime.generated_module import Blueprint, generated_module
 from fusegen.runtime.gpu import check_gpu
+from fusegen.runtime.tensors import (
+    as_tuple,
+    float32_matmul_precision,
+    held_tensor,
+    random_tensor,
+    torch_dtype,
+)
 
 # A kernel may be as far from the float64 result as PyTorch is, times this.
 ALLOWED_RATIO = 2.0
@@ -130,35 +136,6 @@ def compare(
     return Comparison(place, dtype.value, tuple(outputs))
 
 
-@contextmanager
-def float32_matmul_precision(precision: str) -> Iterator[None]:
-    """Within the block, `torch.set_float32_matmul_precision` holds."""
-    try:
-        before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set in the newer way, for a back end, which hides it
-        before = "highest"
-    # The newer switches, which it sets as well, and to other values than were there at first.
-    backends: Any = torch.backends
-    switches = backends.cuda.matmul, backends.mkldnn.matmul
-    kept = [switch.fp32_precision for switch in switches]
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        for switch, value in zip(switches, kept, strict=True):
-            switch.fp32_precision = value
-
-
-def random_tensor(node: Node, sizes: Mapping[str, int], device: str) -> Tensor:
-    """A random value for an input: normal, small integers, or truth values by its dtype."""
-    shape = [size.evaluate(sizes) for size in node.shape]
-    if node.dtype.is_float:
-        return torch.randn(shape).to(device, torch_dtype(node.dtype))
-    highest = 2 if node.dtype is DType.BOOL else 10
-    return torch.randint(0, highest, shape).to(device, torch_dtype(node.dtype))
-
-
 def error(actual: Tensor, exact: Tensor) -> float:
     """The greatest difference in units of the greatest finite exact element; NaN where one is
     special (NaN or infinite) and the other is not the same."""
@@ -174,27 +151,5 @@ def error(actual: Tensor, exact: Tensor) -> float:
     return (found - wanted)[finite].abs().max().item() / (greatest or 1.0)
 
 
-def held_tensor(module: torch.nn.Module, node: Node) -> Tensor:
-    """The module's parameter or buffer that a placeholder stands for."""
-    assert isinstance(node.operation, Placeholder)
-    value: Any = module
-    for name in node.operation.path.split("."):
-        value = getattr(value, name)
-    assert isinstance(value, Tensor)
-    return value
-
-
 def _widened(tensor: Tensor, dtype: DType) -> Tensor:
     return tensor.double() if tensor.dtype == torch_dtype(dtype) else tensor
-
-
-def as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """One result or several, as several."""
-    return (results,) if isinstance(results, Tensor) else tuple(results)
-
-
-def torch_dtype(dtype: DType) -> torch.dtype:
-    """PyTorch's dtype of that name."""
-    found = getattr(torch, dtype.value)
-    assert isinstance(found, torch.dtype)
-    return found

@@ -14,13 +14,13 @@ from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.cost import H100, Cost, Device
-from fusegen.runtime.comparison import (
+from fusegen.runtime.generated_module import Blueprint, generated_module
+from fusegen.runtime.tensors import (
     float32_matmul_precision,
     held_tensor,
     random_tensor,
     torch_dtype,
 )
-from fusegen.runtime.generated_module import Blueprint, generated_module
 from fusegen.runtime.timing import CacheFlush, time_together
 
 PROFILED_CALLS = 20

@@ -14,13 +14,14 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.runtime.builds import cached_builds
-from fusegen.runtime.comparison import (
+from fusegen.runtime.generated_module import Blueprint, generated_module
+from fusegen.runtime.tensors import (
+    as_tuple,
     float32_matmul_precision,
     held_tensor,
     random_tensor,
     torch_dtype,
 )
-from fusegen.runtime.generated_module import Blueprint, generated_module
 from fusegen.runtime.timing import CacheFlush
 
 ROUNDS = 15
@@ -92,10 +93,6 @@ def medians_on_tiles(
     }
 
 
-def _results(outputs: object) -> list[torch.Tensor]:
-    return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)  # type: ignore[call-overload]
-
-
 def _named_sizes(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     """The symbolic sizes of the inputs, each with its value."""
     symbols = (s for node in graph.inputs for size in node.shape for s in size.symbols())
@@ -117,8 +114,8 @@ def check_results(
     found = judge(
         graph,
         tensors,
-        _results(reference(*tensors)),
-        [_results(module(*inputs)) for module in modules.values()],
+        as_tuple(reference(*tensors)),
+        [as_tuple(module(*inputs)) for module in modules.values()],
         _named_sizes(graph, sizes),
     )
     for kind, wrong in zip(modules, found, strict=True):

@@ -12,7 +12,7 @@ from fusegen.frontend import Source
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing.case import Case
 from fusegen.testing.checks import check_case
 from fusegen.testing.parting import first_parting

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Placeholder, Role
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing.layouts import Layout, laid_out
 from fusegen.testing.subject import Subject, path_of
 from fusegen.testing.values import Values, filled

@@ -27,7 +27,7 @@ from fusegen.ops.pointwise.arithmetic import FLOOR_DIVIDE, REMAINDER, TRUNCATE_D
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.record import Composite, Monoid, Reduction
 from fusegen.ops.twin import render
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing import twins
 from fusegen.testing.losses import Losses
 from fusegen.testing.poles import Unbounded, bounded

@@ -13,11 +13,11 @@ from fusegen.compiler.variant import VariantKey, graph_variant
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, Placeholder, topological
 from fusegen.ops.construct import is_number
-from fusegen.runtime.comparison import as_tuple, torch_dtype
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.loader import find_libraries
 from fusegen.runtime.request import Target
+from fusegen.runtime.tensors import as_tuple, torch_dtype
 from fusegen.testing.bounds import bounds
 from fusegen.testing.case import Case
 from fusegen.testing.checks import precision

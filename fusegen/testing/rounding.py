@@ -28,7 +28,7 @@ from fusegen.ops.record import (
     Reshape,
     View,
 )
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).

@@ -15,7 +15,7 @@ from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_N
 from fusegen.ops.composite.reductions import PROD
 from fusegen.ops.operands import unpack
 from fusegen.ops.record import Monoid, Reduction
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing.activation_stand_ins import activation_stand_in
 
 

@@ -19,10 +19,10 @@ from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, Placeholder
 from fusegen.passes.differentiation import Differentiated, why_not_differentiable
-from fusegen.runtime.comparison import as_tuple
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.gpu import check_gpu, gpus
 from fusegen.runtime.request import Target
+from fusegen.runtime.tensors import as_tuple
 from fusegen.testing.refusals import refusals_of_pytorch
 from fusegen.testing.truth import autograd, is_trained
 

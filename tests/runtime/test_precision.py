@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fusegen.runtime.comparison import float32_matmul_precision
+from fusegen.runtime.tensors import float32_matmul_precision
 from tests.modules import generated, load
 
 MODEL = """\

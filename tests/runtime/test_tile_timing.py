@@ -14,9 +14,9 @@ from fusegen.ir.dtypes import DType
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels.product_forms import TileKind
 from fusegen.plan.preferences import Preferences
-from fusegen.runtime.comparison import random_tensor
 from fusegen.runtime.generated_module import generated_module
 from fusegen.runtime.request import Target
+from fusegen.runtime.tensors import random_tensor
 from fusegen.runtime.tile_timing import check_results
 from fusegen.testing.alternatives import what_is_wrong
 

@@ -7,7 +7,7 @@ import torch
 
 from fusegen.frontend import Source
 from fusegen.ir.dtypes import DType
-from fusegen.runtime.comparison import torch_dtype
+from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing import Subject
 from fusegen.testing.bounds import SECOND_LOOK
 from fusegen.testing.gradients import gradient_bounds
