@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def write_folder(
     Raises FusegenError where the folder cannot be written, is another model's or has a module of
     the user's own in the way, ToolchainError and BuildError.
     """
-    _refuse_others_files(chosen, out)
+    with _in_words(out):
+        _refuse_others_files(chosen, out)
     if target is Target.CUDA:
         chips = tuple(dict.fromkeys(architectures)) or default_architectures()
     elif architectures:
@@ -78,7 +80,7 @@ def write_folder(
     module = chosen.python_source(
         device.value, libraries, tf32_dtypes(keys), gradients=not inference_only, autocasts=under
     )
-    try:
+    with _in_words(out):
         if emit_only:
             emit(requests, out)
             for request in requests:  # one built before is of other sources
@@ -87,11 +89,6 @@ def write_folder(
             build_into(requests, out)
         (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")
         (out / "plan.json").write_text(_plan_json(chosen, variants), encoding="utf-8")
-    except OSError as error:
-        raise FusegenError(
-            f"the folder '{out}' cannot be written: {error.strerror or error}",
-            "name another folder with -o",
-        ) from error
 
 
 def _autocasts(
@@ -123,6 +120,18 @@ def _differentiated(chosen: Specialisation, inference_only: bool) -> str:
         return "by PyTorch"
     several = len(chosen.graph(DType.FLOAT32, training=False).outputs) > 1
     return "by one backward" if several else ""
+
+
+@contextmanager
+def _in_words(out: Path) -> Iterator[None]:
+    """What the system refuses in a folder, as a FusegenError."""
+    try:
+        yield
+    except OSError as error:
+        raise FusegenError(
+            f"the folder '{out}' cannot be written: {error.strerror or error}",
+            "name another folder with -o",
+        ) from error
 
 
 def _refuse_others_files(chosen: Specialisation, out: Path) -> None:

@@ -43,7 +43,9 @@ def operand_of(value: Expression, line: Integer, depth: Integer) -> Operand:
     if any(not isinstance(e, (Compute, Literal, Load, Size)) for e in found):
         raise NotApplicable("an operand is made of more than elementwise operations")
     sources = [e for e in found if isinstance(e, Load) and axes <= e.symbols]
-    if len(sources) != 1:
+    if not sources:
+        raise NotApplicable("an operand is made of smaller tensors")
+    if len(sources) > 1:
         raise NotApplicable(f"an operand is made of {len(sources)} tensors as large as it is")
     (source,) = sources
     if source.dtype is not value.dtype or source.dtype not in TENSOR_DTYPES:
@@ -75,6 +77,8 @@ class Preparation:
     def pays(self, product_seconds: float, device: Device) -> bool:
         """Whether the product, which takes `product_seconds` without them, is done before one that
         reads what kernels of their own have made."""
+        if not self.tiles:
+            return False
         busy = min(1.0, self.tiles / device.processors)
         preparing = self.instructions / (device.issue_rate * PREPARING * busy)
         apart = Cost(self.made, self.made, 0).estimate(device)

@@ -10,8 +10,8 @@ from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue
 from fusegen.plan.kernels.product import ProductAxes, Tile
 from fusegen.plan.kernels.product_forms import SharedDepth
 
-# Two blocks for each multiprocessor of an H100. The number is the same on every card, and so are a
-# sum's bits.
+# About two blocks for each multiprocessor of an H100. The number is the same on every card, and so
+# are a sum's bits.
 BLOCKS = 256
 # A part of fewer steps is done before its sums are stored and read.
 LEAST_STEPS = 8
@@ -29,11 +29,13 @@ def shared_depth(
     batches, rows, columns = (1 if size.constant is None else size.constant for size in sizes)
     tiles = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
     depths = axes.depths.constant
-    is_short = depths is not None and -(-depths // tile.depth) < 2 * LEAST_STEPS
-    if is_short or 2 * tiles > BLOCKS:
+    most_parts = BLOCKS if depths is None else -(-depths // tile.depth) // LEAST_STEPS
+    if most_parts < 2 or 2 * tiles > BLOCKS:
         return None
+    are_known = all(size.constant is not None for size in sizes)
+    blocks = min(BLOCKS, tiles * most_parts) if are_known else BLOCKS
     taken = {buffer.name for buffer in context.buffers.values()}
-    shape = tuple(map(Integer.of, (BLOCKS, tile.rows, tile.columns)))
+    shape = tuple(map(Integer.of, (blocks, tile.rows, tile.columns)))
     stem = context.buffers[node].name
     sums = workspace(f"{stem}_sums", shape, node.dtype.compute, taken)
-    return SharedDepth(BLOCKS, LEAST_STEPS, sums)
+    return SharedDepth(blocks, LEAST_STEPS, sums)

@@ -12,19 +12,22 @@ from fusegen import resources
 from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
+from fusegen.plan.cost import H100
 from fusegen.plan.kernels.epilogues import GroupEpilogue
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from tests.emulated import apply, build, compiles, graph, planned, run, value
+from tests.kernels.test_tile_widths import on_tiles
 from tests.reference import evaluate
 
 
-def words_of_the_text() -> list[str]:
-    """Every name that the skeletons and device headers use, outside of comments, and some that C
-    and CUDA do; not those that are reserved, which no user's name becomes."""
+def words_of_the_text(*, headers: bool = True) -> list[str]:
+    """Every name that the skeletons and, with `headers`, the device headers use, outside of
+    comments, and some that C and CUDA do; not those that are reserved, which no user's name
+    becomes."""
     names = [name for name in resources.template_names() if not name.startswith("module")]
     texts = [resources.template(name) for name in (*names, "module.cu.j2")]
-    texts += resources.include_files().values()
+    texts += resources.include_files().values() if headers else ()
     code = re.sub(r"//.*|\{#(?s:.*?)#\}", "", "\n".join(texts))
     found = set(re.findall(r"\b[A-Za-z_]\w*\b", code))
     found |= {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
@@ -83,6 +86,41 @@ def test_every_word_of_the_kernels_may_be_a_users_name_in_split_products() -> No
         (step,) = plans[-1].steps
         assert isinstance(step, ProductPlan) and step.tensor_cores and step.tensor_cores.split
     compiles(plans)
+
+
+def test_every_word_of_the_kernels_may_be_a_users_name_in_other_forms() -> None:
+    """Operands that are made as they are loaded, on tiles whose K is one or in parts, and a K that
+    blocks of the shared-memory tile share."""
+    words = words_of_the_text(headers=False)
+    plans = []
+    at_once = 4 * WORDS_AT_ONCE
+    for start in range(0, len(words), at_once):
+        some = words[min(start, len(words) - at_once) :][:at_once]
+        plans += [prepared_plan(some), shared_plan(some)]
+    compiles(plans)
+
+
+def prepared_plan(words: list[str]) -> ModulePlan:
+    x = value("x", "m", 2048, dtype=DType.BFLOAT16)
+    right = value("w", 2048, 2048, dtype=DType.BFLOAT16)
+    scales = [value(word, 2048, dtype=DType.BFLOAT16) for word in words]
+    product = apply("matmul", chain([x, *scales], words), right)
+    one = graph([x, right, *scales], chain([product, *scales], words))
+    plan = planned(one, device=replace(H100, launch=1.0))
+    (whole,), (shared,) = (on_tiles(plan, 64, parts=parts).steps for parts in (1, 4))
+    assert isinstance(whole, ProductPlan) and whole.left_prologue is not None
+    assert isinstance(shared, ProductPlan) and shared.tensor_cores is not None
+    return replace(plan, steps=(replace(whole, narrower=(shared.tensor_cores,)),))
+
+
+def shared_plan(words: list[str]) -> ModulePlan:
+    dy, x = value("dy", "k", 64), value("x", "k", 64)
+    scales = [value(word, 64) for word in words]
+    product = apply("matmul", apply("transpose", dy, dim0=0, dim1=1), x)
+    plan = planned(graph([dy, x, *scales], chain([product, *scales], words)))
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan) and step.shared_depth is not None
+    return plan
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])

@@ -135,6 +135,29 @@ def test_narrow_tiles_and_parts_of_k(rows: int) -> None:
         check(kernels, one, tensors, form="tensor_kernel")
 
 
+@pytest.mark.parametrize("name", ["x @ relu(w).T", "dy.T @ relu(x)"])
+def test_right_operands_of_narrow_tiles(name: str) -> None:
+    widths = (32, 64) if name == "x @ relu(w).T" else (64,)
+    plan = planned(graph_of(name), device=SLOW_LAUNCHES)
+    for kernels in link([on_tiles(plan, width) for width in widths], check=True):
+        check(kernels, graph_of(name), tensors_of(name), form="tensor_kernel")
+
+
+def test_no_rows() -> None:
+    """The planner is asked for the plan of a size that is empty, too."""
+    x, w = half("x", "m", 72), half("w", 264, 72)
+    assert planned(graph([x, w], matmul(relu(x), transposed(w))), {"m": 0}).steps
+
+
+def test_values_that_are_used_twice_are_looked_at_once() -> None:
+    """Else each would double the time that the planner takes."""
+    x, w = half("x", "m", 72), half("w", 264, 72)
+    made = x
+    for _ in range(60):
+        made = mul(made, made)
+    assert planned(graph([x, w], matmul(made, transposed(w)))).steps
+
+
 def test_what_is_made_of_zeros_beyond_the_edge() -> None:
     """The copies fill in zeros there, of which this makes infinities."""
     x, w = half("x", "m", 72), half("w", 264, 72)

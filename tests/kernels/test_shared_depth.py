@@ -77,6 +77,25 @@ def test_operands_with_strides_are_shared_and_those_of_the_epilogue_not() -> Non
     check(compiled(DType.FLOAT32), [dy, x, scale, spread], "_kernel<false>")
 
 
+def test_batches_and_several_tiles_each_way() -> None:
+    x, y = value("x", "b", 70, 300), value("y", "b", 300, 130)
+    (kernels,) = build([graph([x, y], matmul(x, y))], check=True)
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(2, *shape, generator=generator) for shape in ((70, 300), (300, 130)))
+    emulator_runtime().take_launched()
+    (found,) = kernels(left, right, check=True)
+    assert "_sums_kernel" in emulator_runtime().take_launched()[-1]
+    bound = torch.finfo(torch.float32).eps * 300 * (left.double().abs() @ right.double().abs())
+    assert bool(((found.double() - left.double() @ right.double()).abs() <= bound).all())
+
+
+def test_no_more_room_for_sums_than_known_sizes_need() -> None:
+    x, y = value("x", 64, 600), value("y", 600, 128)
+    (step,) = planned(graph([x, y], matmul(x, y))).steps
+    assert isinstance(step, ProductPlan) and step.shared_depth is not None
+    assert step.shared_depth.blocks == 2 * 4  # tiles, and parts of 38 steps
+
+
 def shares(one: Graph) -> bool:
     (step,) = planned(one).steps
     assert isinstance(step, ProductPlan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -279,9 +280,12 @@ FORMS: dict[str, Inputs] = {
 
 @functools.cache
 def tile() -> Kernels:
-    """The product on the shared-memory tile alone."""
-    small = {"m": 2, "n": 2, "k": 2}
-    return link([planned(CASES["plain"].graph(DType.FLOAT32), small)], check=False)[0]
+    """The product on the shared-memory tile alone, whose K is one block's."""
+    plan = planned(CASES["plain"].graph(DType.FLOAT32), {"m": 2, "n": 2, "k": 2})
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan)
+    alone = replace(plan, steps=(replace(step, shared_depth=None),))
+    return link([alone], check=False)[0]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusegen.ir.graph import Node, TensorType
+from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
 from fusegen.ops.record import Monoid, Reduction
-from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.buffers import Buffer, workspace
 from fusegen.plan.coordinates import flatten, unflatten
 from fusegen.plan.evaluate import Evaluator, accumulator_dtype
 from fusegen.plan.expressions import Expression, PartialStates
@@ -32,10 +32,7 @@ def workspaces(
     made: dict[Expression, Buffer] = {}
     for node, value in values.items():
         name = f"{context.buffers[node].name}{ending}"  # as distinct as the sums' own names
-        while name in taken:
-            name = f"{name}_"
-        dtype = accumulator_dtype(node.dtype)
-        buffer = Buffer(name, BufferRole.WORKSPACE, TensorType((size,), dtype))
+        buffer = workspace(name, (size,), accumulator_dtype(node.dtype), taken)
         made.setdefault(value, buffer)
     return {node: made[value] for node, value in values.items()}
 

@@ -290,9 +290,12 @@ def _plan(
 
 def _is_stored(group: Group, product: Node) -> bool:
     """Whether others need what the group makes the product's operands of."""
-    below = [*product.operands]
+    below, seen = [*product.operands], set[Node]()
     while below:
         node = below.pop()
+        if node in seen:
+            continue
+        seen.add(node)
         if node in group.results:
             return True
         if node in group.nodes or not isinstance(node.operation, COMPUTED):

@@ -38,8 +38,7 @@ __device__ __forceinline__ void prepare_tile(T* tile, int thread, int64_t first_
     static_assert(!in_depth || depth == row_size, "a row holds a step of the depth");
     static_assert(step % 8 == 0, "a thread's pieces are in the same place of their rows");
     static_assert(height % step == 0 && (in_depth || depth % step == 0), "no thread has fewer");
-    constexpr int together = turns % 4 == 0 ? 4 : 2;  // all loaded before one is stored
-    static_assert(turns % together == 0, "each thread has an even number of pieces");
+    constexpr int together = turns % 4 == 0 ? 4 : turns % 2 == 0 ? 2 : 1;  // loaded, then stored
     const int own_row = thread / row_pieces;
     const int own_column = (thread % row_pieces ^ own_row % 8) * vector;
     T* const own = tile + thread * vector;
