@@ -15,12 +15,13 @@ from fusegen.plan.tile_waves import ROWS
 
 PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, beside the products"
 
-# Measured on an H200 (docs/notes/tensor-core-products.md): half of the lanes' instructions are to
-# be had beside the products; an element read from shared memory, unpacked, packed and written, or
-# met by another one from memory, is as many of them; and products without a bound of that kind
-# take a tenth longer.
+# All three were measured on an H200 (docs/notes/tensor-core-products.md). Instructions for an element
+# that is read from shared memory, unpacked, packed and written, and for each that it meets from
+# memory.
 ACCESS_COST = 11
+# The part of a multiprocessor's instructions that is to be had beside the products.
 PREPARING = 1 / 2
+# How many times as long the products take where that does not decide.
 SLOWED = 1.1
 
 
