@@ -15,9 +15,9 @@ from fusegen.plan.tile_waves import ROWS
 
 PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, beside the products"
 
-# All three were measured on an H200 (docs/notes/tensor-core-products.md). Instructions for an element
-# that is read from shared memory, unpacked, packed and written, and for each that it meets from
-# memory.
+# All three were measured on an H200 (docs/notes/tensor-core-products.md). Instructions for an
+# element that is read from shared memory, unpacked, packed and written, and for each that it meets
+# from memory.
 ACCESS_COST = 11
 # The part of a multiprocessor's instructions that is to be had beside the products.
 PREPARING = 1 / 2

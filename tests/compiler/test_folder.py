@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,22 @@ def test_a_module_of_the_users_own_is_left_alone(
     assert "scale.py' was not written by fusegen" in capsys.readouterr().err
     assert plain.read_text() == "import torch\n"
     assert files_in(model.parent) == {"scale.fuse", "scale.py"}
+
+
+def test_a_module_that_cannot_be_read(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, read = model.with_suffix(".py"), Path.read_text
+    plain.write_text("import torch\n")
+
+    def refused(path: Path, *arguments: Any, **options: Any) -> str:
+        if path == plain:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    assert main(["compile", str(model), "-o", str(model.parent), "--emit-only"]) == 1
+    assert "cannot be written: Permission denied" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

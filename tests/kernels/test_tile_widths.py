@@ -133,6 +133,28 @@ def test_a_launch_takes_the_tiles_that_are_done_first() -> None:
     assert len(set(taken)) > 1
 
 
+def test_a_launch_counts_clusters_as_the_planner_does() -> None:
+    """Four tiles of 64 columns take two waves of single blocks, and four of one cluster each."""
+    made = planned(deep("x @ w.T"))
+    (whole,), (shared,) = (on_tiles(made, 64, parts=parts).steps for parts in (1, 4))
+    assert isinstance(whole, ProductPlan) and isinstance(shared, ProductPlan)
+    assert whole.tensor_cores is not None and shared.tensor_cores is not None
+    waves = {1: WaveTime(1000.0, 0.0)}
+    first = replace(whole.tensor_cores, wave=waves[1])
+    plans = []
+    for fixed in (490.0, 510.0):
+        second = replace(shared.tensor_cores, wave=WaveTime(fixed, 0.0))
+        step = replace(whole, tensor_cores=first, narrower=(second,))
+        plans.append(replace(made, steps=(step,)))
+    extent = Extent(1, 200, 520)
+    for kernels, fixed in zip(link(plans, check=True), (490.0, 510.0), strict=True):
+        waves[4] = WaveTime(fixed, 0.0)
+        times = {p: time(extent, TileKind(64, p), w, EMULATED_PROCESSORS) for p, w in waves.items()}
+        form = "_64_by_4_tensor_kernel" if times[4] < times[1] else "_64_tensor_kernel"
+        assert ("by_4" in form) == (fixed == 490.0)
+        check(kernels, deep("x @ w.T"), [normal(9, 520), normal(200, 520)], form=form)
+
+
 def test_a_launch_takes_tuned_tiles_for_the_rows_they_are_for() -> None:
     plan = on_tiles(planned(bare()), 256, 128, 64)
     (step,) = plan.steps
