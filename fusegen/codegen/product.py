@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.mma_product import MmaText, mma_text
 from fusegen.codegen.operand_prologue import ElementText, element_of
-from fusegen.codegen.scope import Scope
-from fusegen.codegen.shared_depth import SharedDepthText, shared_depth_text
+from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.codegen.shared_depth import AddedSumsText, added_sums_text
 from fusegen.codegen.skinny_product import SkinnyText, skinny_text
 from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
 from fusegen.codegen.tile_epilogue import (
@@ -28,7 +28,7 @@ from fusegen.plan.kernels.product import (
     ProductPlan,
     TunedRows,
 )
-from fusegen.plan.kernels.product_forms import TileKind, WgmmaForm
+from fusegen.plan.kernels.product_forms import SharedDepth, TileKind, WgmmaForm
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class ProductText:
     skinny: SkinnyText | None
     mma: MmaText | None
     wide: WideText | None
-    shared_depth: SharedDepthText | None
+    leaving: tuple[str, ...]
+    shared_depth: SharedDepth | None
+    added_sums: AddedSumsText | None
     skinny_first: bool
     tuned: tuple[TunedRows, ...]
     threads: int = TILE_THREADS
@@ -70,7 +72,7 @@ class ProductText:
 
     def form_number(self, kind: TileKind) -> int:
         """Which of `tile_choice` is of this kind."""
-        return [TileKind(form.columns, form.parts) for form in self.tile_choice].index(kind)
+        return [form.kind for form in self.tile_choice].index(kind)
 
     @property
     def is_split(self) -> bool:
@@ -82,8 +84,11 @@ def product_text(plan: ProductPlan) -> ProductText:
     """Fill the skeleton from the plan."""
     axes, epilogue = plan.axes, plan.epilogue
     values = plan.values
-    scope = Scope.of(plan.name, values, epilogue.written, product_integers(plan))
-    host = Scope.of(plan.name, values, plan.written, (*product_integers(plan), *_split_sizes(plan)))
+    integers = product_integers(plan)
+    left_sums = (plan.shared_depth.leaving,) if plan.shared_depth else ()
+    written = (*epilogue.written, *(store.buffer for store in left_sums))
+    scope = Scope.of(plan.name, values, written, (*integers, *stored_integers(left_sums)))
+    host = Scope.of(plan.name, values, plan.written, (*integers, *_split_sizes(plan)))
     accumulator = compute_type(plan.accumulator)
     lines: tuple[str, ...] = ()
     few_lines: tuple[str, ...] = ()
@@ -116,17 +121,22 @@ def product_text(plan: ProductPlan) -> ProductText:
         _skinny_form(plan, host),
         mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
         _wide_form(plan, host),
-        shared_depth_text(plan, plan.shared_depth, host) if plan.shared_depth else None,
+        element_lines(ElementEpilogue(left_sums), scope, "accumulators[i][j]"),
+        plan.shared_depth,
+        added_sums_text(plan, plan.shared, host) if plan.shared else None,
         plan.skinny_first,
         plan.tuned,
     )
 
 
 def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:
-    split = cores.split
+    split, shared = cores.split, cores.shared
     marks = split.written if split else ()
     kind = "" if split else f"_{cores.columns}"
-    if cores.parts > 1:
+    if shared:
+        kind += "_shared"
+        plan = replace(plan, epilogue=ElementEpilogue((shared.leaving,)))
+    elif cores.parts > 1:
         kind += f"_by_{cores.parts}"
     kernel = f"{plan.name}{kind}_tensor_kernel"
     return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)

@@ -1,4 +1,4 @@
-"""The text of a K that blocks of the shared-memory tile share."""
+"""The text of the kernel that adds the sums of a K that blocks share through memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.tile_epilogue import element_lines
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import ProductPlan
@@ -13,34 +14,35 @@ from fusegen.plan.kernels.product_forms import SharedDepth
 
 
 @dataclass(frozen=True)
-class SharedDepthText:
-    """How many blocks there are to share K, the least steps of each, and where they leave their
-    `sums`; `lines` finish an element whose `own_sum` has been added up, in a kernel with these
-    parameters. `conditions` are those on the tensors at hand for sharing."""
+class AddedSumsText:
+    """The kernel with these parameters, which the launcher calls with these arguments: `lines`
+    finish an element whose `own_sum` has been added up from the parts' `sums`. Those of a `split`
+    product lack its scales. `conditions` are those on the tensors at hand for sharing."""
 
-    blocks: int
-    least_steps: int
     sums: str
     conditions: tuple[str, ...]
     parameters: tuple[str, ...]
     arguments: tuple[str, ...]
     lines: tuple[str, ...]
+    split: SplitText | None
 
 
-def shared_depth_text(plan: ProductPlan, shared: SharedDepth, host: Scope) -> SharedDepthText:
+def added_sums_text(plan: ProductPlan, shared: SharedDepth, host: Scope) -> AddedSumsText:
     """Fill the skeleton from the plan; `host` is the scope of the launcher."""
     epilogue, axes = plan.epilogue, plan.axes
     assert isinstance(epilogue, ElementEpilogue)
-    places = (axes.batch, axes.row, axes.column)
-    integers = (*places, axes.batches, axes.rows, axes.columns, *stored_integers(epilogue.stores))
-    scope = Scope.of(plan.name, epilogue.values, epilogue.written, integers, is_packed=True)
+    split = plan.tensor_cores.split if plan.tensor_cores else None
+    written = (*epilogue.written, *(split.written if split else ()))
+    places = (axes.batch, axes.row, axes.column, axes.batches, axes.rows, axes.columns)
+    pitches = (split.left.pitch, split.right.pitch) if split else ()
+    integers = (*places, *stored_integers(epilogue.stores), *pitches)
+    scope = Scope.of(plan.name, epilogue.values, written, integers, is_packed=True)
     strided = [buffer for buffer in scope.loads if buffer in host.strided]
-    return SharedDepthText(
-        shared.blocks,
-        shared.least_steps,
+    return AddedSumsText(
         host.buffer(shared.sums),
         tuple(contiguous(host, buffer) for buffer in strided),
         scope.parameters,
         kernel_arguments(scope, host),
         element_lines(epilogue, scope, "own_sum"),
+        split_text(plan, split, host) if split else None,
     )

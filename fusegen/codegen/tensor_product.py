@@ -24,7 +24,13 @@ from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import Exchange, WaveTime, WgmmaForm
+from fusegen.plan.kernels.product_forms import (
+    Exchange,
+    SharedDepth,
+    TileKind,
+    WaveTime,
+    WgmmaForm,
+)
 from fusegen.plan.tensor_cores import LANES, PAIR
 
 # The kernel's variable that tells whether a thread's place is inside the result.
@@ -57,7 +63,8 @@ class RegisterArray:
 class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
-    A cluster of `parts` blocks shares a tile's K. `wave` is what the launcher chooses among forms
+    The kernel takes `maps`, tensor maps of its operands, before its `arguments`.
+    A cluster of `parts` blocks shares a tile's K, or as `shared` tells. `wave` is what the launcher chooses among forms
     by. `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells
     that the number of steps along K is not known when the kernel is compiled.
 
@@ -70,6 +77,7 @@ class TensorProductText:
 
     kernel: str
     parameters: tuple[str, ...]
+    maps: tuple[str, ...]
     arguments: tuple[str, ...]
     rows: int
     columns: int
@@ -77,7 +85,8 @@ class TensorProductText:
     stages: int
     fewer_lines: bool
     wave: WaveTime | None
-    parts: int
+    kind: TileKind
+    shared: SharedDepth | None
     type: str
     stage_size: int
     operands: tuple[OperandText, ...]
@@ -95,6 +104,11 @@ class TensorProductText:
     whole_columns: bool
     extra_slots: tuple[RegisterArray, ...]
     prologues: tuple[PrologueText, ...]
+
+    @property
+    def parts(self) -> int:
+        """How many blocks of a cluster make a tile."""
+        return self.kind.parts
 
     @property
     def is_line_major(self) -> bool:
@@ -129,22 +143,21 @@ def tensor_product_text(
     return TensorProductText(
         kernel,
         scope.parameters,
-        (
-            *(name for operand in operands for name, _ in operand.maps),
-            *kernel_arguments(scope, host),
-        ),
+        tuple(name for operand in operands for name, _ in operand.maps),
+        kernel_arguments(scope, host),
         cores.rows,
         cores.columns,
         cores.depth,
         cores.stages,
         cores.fewer_lines,
         cores.wave,
-        cores.parts,
+        cores.kind,
+        cores.shared,
         storage_type(cores.left.buffer.dtype),
         sum(operand.tile_lines for operand in operands) * cores.depth,
         operands,
         _conditions(plan, cores, scope, host),
-        plan.axes.depths.constant is None or cores.parts > 1,
+        plan.axes.depths.constant is None or cores.parts > 1 or cores.shared is not None,
         split_text(plan, cores.split, host) if cores.split else None,
         elements,
         program,

@@ -103,14 +103,18 @@ def tile_forms(
     width: int | None,
     processors: int,
     preferences: Preferences = UNTUNED,
+    shared: WgmmaForm | None = None,
 ) -> tuple[WgmmaForm, ...]:
     """The forms that products of these axes need, the widest first, on a device with so many
-    multiprocessors, and those that are preferred. They are `cores` on tiles of other widths.
+    multiprocessors, and those that are preferred. They are `cores` on tiles of other widths, and
+    in the end `shared`, whose K is shared through memory, if there is one.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     """
     itemsize = cores.left.buffer.dtype.itemsize
-    waves = {kind: wave_time(kind, itemsize) for kind in possible_kinds(cores, axes, width)}
+    kinds = possible_kinds(cores, axes, width)
+    forms = {kind: on_kind(cores, kind) for kind in kinds} | ({shared.kind: shared} if shared else {})
+    waves = {kind: wave_time(kind, itemsize) for kind in forms}
     if preferences.only in waves:
         kept = {preferences.only}
     else:
@@ -118,17 +122,12 @@ def tile_forms(
         kept = {*worth_a_kernel(figured, axes, processors)}
         tuned = preferences.rows(ProductShape.of(cores, axes))
         kept |= {rows.kind for rows in tuned if rows.kind in waves}
-    return tuple(
-        replace(
-            cores,
-            columns=kind.columns,
-            stages=STAGES[kind.columns],
-            wave=waves[kind],
-            parts=kind.parts,
-        )
-        for kind in waves
-        if kind in kept
-    )
+    return tuple(replace(forms[kind], wave=wave) for kind, wave in waves.items() if kind in kept)
+
+
+def on_kind(cores: WgmmaForm, kind: TileKind) -> WgmmaForm:
+    """The form on tiles of that kind."""
+    return replace(cores, columns=kind.columns, stages=STAGES[kind.columns], parts=kind.parts)
 
 
 def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[TileKind, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.kernels.product import ProductAxes
@@ -33,14 +33,20 @@ WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {
     TileKind(64, 2): WaveTime(1500.0, 2.42),
     TileKind(64, 4): WaveTime(3500.0, 1.2),
 }
+# What it takes to leave all sums of a K that is shared through memory, and for a kernel to add them.
+ADDING: Mapping[int, float] = {256: 12000.0, 128: 8000.0}
 # What it takes to add the sums of a tile's other parts, in nanoseconds, by the tile's columns: a
 # guess of two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
 MEETING = 1000.0
 SUMS_RATE = 100.0
 SUM_BYTES = 4
-# The bytes of K a step, the widest swizzle; a part of fewer steps does not pay for its sums.
+# The bytes of K a step, the widest swizzle.
 SWIZZLE_BYTES = 128
+# A part of K of fewer steps is done before its sums are stored and read.
 LEAST_STEPS = 8
+# How many blocks share K through memory, one a multiprocessor of an H100. The number is the same on
+# every card, and so are a sum's bits.
+SHARING_BLOCKS = 128
 # In bytes.
 MEASURED_ITEM = 2
 # A form is worth a kernel if some product would take so many times as long without it.
@@ -66,13 +72,17 @@ def wave_time(kind: TileKind, itemsize: int) -> WaveTime:
     """That of a kind of tiles for operands of `itemsize` bytes, which the tensor cores multiply at
     a rate of bytes."""
     known = WAVES_OF_PARTS.get(kind)
-    if known is None:
+    if kind.is_shared:
+        known = replace(WAVES[kind.columns], fixed=WAVES[kind.columns].fixed + ADDING[kind.columns])
+    elif known is None:
         whole = WAVES[kind.columns]
         sent = (kind.parts - 1) * ROWS * kind.columns * SUM_BYTES
         meeting = MEETING + sent / SUMS_RATE if kind.parts > 1 else 0.0
         known = WaveTime(whole.fixed + meeting, whole.per_depth / kind.parts)
     per_depth = known.per_depth * itemsize / MEASURED_ITEM
-    return WaveTime(round(known.fixed), round(per_depth, 3), least_depths(kind.parts, itemsize))
+    part = LEAST_STEPS * SWIZZLE_BYTES // itemsize
+    least = part if kind.is_shared else least_depths(kind.parts, itemsize)
+    return WaveTime(round(known.fixed), round(per_depth, 3), least)
 
 
 def least_depths(parts: int, itemsize: int) -> int:
@@ -82,14 +92,17 @@ def least_depths(parts: int, itemsize: int) -> int:
 
 def is_measured(kind: TileKind) -> bool:
     """Whether the model may choose these tiles; others are taken only where they were tuned."""
-    return kind.parts == 1 or kind in WAVES_OF_PARTS
+    return kind.parts == 1 or kind in WAVES_OF_PARTS or kind.is_shared
 
 
 def time(extent: Extent, kind: TileKind, wave: WaveTime, processors: int) -> float:
     """Nanoseconds on this kind of tiles: as `quickest_tile` in `tile_waves.cuh`."""
+    tiles = extent.row_tiles * -(-extent.columns // kind.columns)
+    if kind.is_shared:
+        parts = min(SHARING_BLOCKS // tiles, extent.depths // wave.least_depths)
+        return math.inf if parts < 2 else wave.fixed + wave.per_depth * extent.depths / parts
     if extent.depths < wave.least_depths:
         return math.inf
-    tiles = extent.row_tiles * -(-extent.columns // kind.columns)
     at_once = clusters_at_once(kind.parts, processors)
     return -(-tiles // at_once) * (wave.fixed + wave.per_depth * extent.depths)
 

@@ -75,7 +75,8 @@ class ProductPlan(KernelPlan):
     `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
     devices that allow it. The forms in `narrower`, the widest first, stand in for `tensor_cores`
     where their tiles' waves end sooner on the device, but for those numbers of rows that are
-    `tuned`. With `skinny_first` that form goes before all others.
+    `tuned`; of one that is split there is only that whose K is shared, which stands in where it
+    can be. With `skinny_first` that form goes before all others.
 
     With a prologue, what is multiplied is made of the operand's element as it is loaded.
     """
@@ -102,8 +103,19 @@ class ProductPlan(KernelPlan):
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
         split = self.tensor_cores.split if self.tensor_cores else None
-        sums = (self.shared_depth.sums,) if self.shared_depth else ()
+        sums = (self.shared.sums,) if self.shared else ()
         return (*self.epilogue.written, *(split.written if split else ()), *sums)
+
+    @property
+    def shared(self) -> SharedDepth | None:
+        """How K is shared through memory on the tiles where it may be."""
+        shared = [form.shared for form in self.tensor_forms if form.shared]
+        return shared[0] if shared else self.shared_depth
+
+    @property
+    def tensor_forms(self) -> tuple[WgmmaForm, ...]:
+        """All forms for Hopper's tensor cores."""
+        return (self.tensor_cores, *self.narrower) if self.tensor_cores else ()
 
     @property
     def values(self) -> tuple[Expression, ...]:

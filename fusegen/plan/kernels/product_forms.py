@@ -8,6 +8,7 @@ from enum import Enum
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.split_product import Split
+from fusegen.plan.kernels.stores import Store
 
 
 class Exchange(Enum):
@@ -20,18 +21,37 @@ class Exchange(Enum):
 
 
 @dataclass(frozen=True)
+class SharedDepth:
+    """How a tile's K is shared out where tiles are few: among no more than `blocks` in all, for
+    each of which there are `least_steps` of K at least. Each is `leaving` its sums in memory, a
+    result for each part of K, which a kernel of its own adds in the order of K."""
+
+    blocks: int
+    least_steps: int
+    leaving: Store
+
+    @property
+    def sums(self) -> Buffer:
+        """Where the sums are left."""
+        return self.leaving.buffer
+
+
+@dataclass(frozen=True)
 class TileKind:
-    """A way to cover a product: tiles of so many columns, of which each is made by so many blocks,
-    which have a part of K each."""
+    """A way to cover a product: tiles of so many columns, of which each is made by so many blocks
+    of a cluster, which have a part of K each, or by as many as find it worth it, through memory, if
+    K `is_shared`."""
 
     columns: int
     parts: int = 1
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
 class WaveTime:
     """What one tile for each multiprocessor takes, in nanoseconds: a part that is always there,
-    and one for each of K, of which there must be `least_depths`."""
+    and one for each of K, of which there must be `least_depths`, for each part of one that is
+    shared through memory."""
 
     fixed: float
     per_depth: float
@@ -46,8 +66,8 @@ class WgmmaForm:
 
     With `fewer_lines` the copies for the last tile bring no more of the left operand's lines than
     there are rows. A tile's K is shared out among `parts` blocks of a cluster, the first of which
-    adds the sums of all in their order and goes on with them. `wave` is what the launcher chooses
-    among several forms by.
+    adds the sums of all in their order and goes on with them, or as `shared` tells. `wave` is what
+    the launcher chooses among several forms by.
 
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
     `exchange` where these are more than 2.
@@ -65,22 +85,12 @@ class WgmmaForm:
     fewer_lines: bool = False
     wave: WaveTime | None = None
     parts: int = 1
+    shared: SharedDepth | None = None
 
     @property
     def kind(self) -> TileKind:
         """What tells it from the product's other forms."""
-        return TileKind(self.columns, self.parts)
-
-
-@dataclass(frozen=True)
-class SharedDepth:
-    """How the shared-memory tile's K is shared out where tiles are few: among no more than `blocks`
-    in all, for each of which there are `least_steps` of K at least. They leave their sums in
-    `sums`, a tile for each block, which a kernel of its own adds in the order of K."""
-
-    blocks: int
-    least_steps: int
-    sums: Buffer
+        return TileKind(self.columns, self.parts, self.shared is not None)
 
 
 @dataclass(frozen=True)

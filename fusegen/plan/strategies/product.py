@@ -27,7 +27,13 @@ from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.preferences import ProductShape
 from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
-from fusegen.plan.shared_depth import SHARED_WHY, shared_depth
+from fusegen.plan.shared_depth import (
+    BLOCKS,
+    SHARED_WHY,
+    shared_depth,
+    shared_tiles,
+    with_shared_depth,
+)
 from fusegen.plan.skinny import skinny_form
 from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
 from fusegen.plan.strategies.rows import (
@@ -241,8 +247,13 @@ def _plan(
             raise NotApplicable("making an operand anew for each tile takes longer than storing it")
         why = f"{why}; {PREPARED_WHY}"
     cores = exchanging_results(cores, epilogue) if cores else None
-    forms, tuned = _on_tiles(cores, axes, width, context) if cores else ((), ())
-    cores = forms[0] if forms else split_product(node, left, right, axes, width, context)
+    shared_form = shared_tiles(cores, node, axes, epilogue, context) if cores else None
+    forms, tuned = _on_tiles(cores, axes, width, context, shared_form) if cores else ((), ())
+    if not forms:
+        split = split_product(node, left, right, axes, width, context)
+        shared_form = with_shared_depth(split, node, axes, epilogue, context) if split else None
+        forms = tuple(form for form in (split, shared_form) if form)
+    cores = forms[0] if forms else None
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = None if preparation else skinny_form(left, right, axes, width, is_partial)
     cost = Cost(
@@ -254,8 +265,8 @@ def _plan(
         work.flops + (preparation.flops if preparation else 0),
         **{_unit(node.dtype, cores): product_flops},
     )
-    shared = None if cores else shared_depth(node, axes, tile, epilogue, context)
-    if shared:
+    shared = None if cores else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
+    if shared or any(form.shared for form in forms):
         why = f"{why}; {SHARED_WHY}"
     if cores and cores.split:
         cost = split_cost(cost, product_flops, cores.split, hints)
@@ -304,10 +315,15 @@ def _is_stored(group: Group, product: Node) -> bool:
 
 
 def _on_tiles(
-    cores: WgmmaForm, axes: ProductAxes, width: int | None, context: Context
+    cores: WgmmaForm,
+    axes: ProductAxes,
+    width: int | None,
+    context: Context,
+    shared: WgmmaForm | None,
 ) -> tuple[tuple[WgmmaForm, ...], tuple[TunedRows, ...]]:
     """The forms among which a launch chooses, and the tuned choices among them."""
-    forms = tile_forms(cores, axes, width, context.device.processors, context.preferences)
+    processors, preferences = context.device.processors, context.preferences
+    forms = tile_forms(cores, axes, width, processors, preferences, shared)
     kinds = [form.kind for form in forms] if len(forms) > 1 else []
     tuned = context.preferences.rows(ProductShape.of(cores, axes))
     return forms, tuple(rows for rows in tuned if rows.kind in kinds)

@@ -78,6 +78,15 @@ inline bool is_aligned(const void* pointer, std::size_t bytes) {
 
 inline int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
+// How many parts of K, of `least_depths` each at least, so many tiles have for no more than `blocks`
+// blocks.
+inline int64_t parts_of_depth(int64_t blocks, int64_t tiles, int64_t depths, int64_t least_depths) {
+    const int64_t most = blocks / tiles;
+    const int64_t long_parts = depths / least_depths;
+    const int64_t parts = most < long_parts ? most : long_parts;
+    return parts > 1 ? parts : 1;
+}
+
 // A one-dimensional grid for `groups` of `blocks` each, or for as many groups as a grid can have.
 inline dim3 grid_of(int64_t groups, int64_t blocks = 1) {
     const int64_t most = grid_limit / blocks;
