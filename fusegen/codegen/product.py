@@ -131,7 +131,7 @@ def product_text(plan: ProductPlan) -> ProductText:
 
 def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:
     split, shared = cores.split, cores.shared
-    marks = split.written if split else ()
+    marks = split.written if split and not shared else ()
     kind = "" if split else f"_{cores.columns}"
     if shared:
         kind += "_shared"

@@ -113,7 +113,9 @@ def tile_forms(
     """
     itemsize = cores.left.buffer.dtype.itemsize
     kinds = possible_kinds(cores, axes, width)
-    forms = {kind: on_kind(cores, kind) for kind in kinds} | ({shared.kind: shared} if shared else {})
+    forms = {kind: on_kind(cores, kind) for kind in kinds} | (
+        {shared.kind: shared} if shared else {}
+    )
     waves = {kind: wave_time(kind, itemsize) for kind in forms}
     if preferences.only in waves:
         kept = {preferences.only}

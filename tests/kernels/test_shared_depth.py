@@ -12,10 +12,11 @@ import torch
 from fusegen.codegen.cuda import CudaSource, cuda_source
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
+from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.runtime.loader import emulator_runtime
 from tests import emulated
-from tests.emulated import Kernels, build, graph, planned, value
+from tests.emulated import Kernels, apply, build, graph, link, planned, value
 from tests.kernels.families import add, group_norm, mul
 from tests.kernels.test_operand_layouts import matmul, transposed
 
@@ -141,3 +142,58 @@ def test_planted_faults_are_found(
     (kernels,) = build([gradient()], check=True)
     with pytest.raises(AssertionError):
         check(kernels, tensors(600), "_kernel<true>", "_sums_kernel")
+
+
+def on_tensor_cores(plan: ModulePlan, least_steps: int = 1) -> ModulePlan:
+    """The plan with its K shared wherever it can be, whatever else would be quicker."""
+    steps = []
+    for step in plan.steps:
+        assert isinstance(step, ProductPlan)
+        (form,) = (form for form in step.tensor_forms if form.shared)
+        assert form.shared is not None
+        form = replace(form, shared=replace(form.shared, least_steps=least_steps))
+        cores, narrower = (step.tensor_cores, (form,)) if form.split else (form, ())
+        steps.append(replace(step, tensor_cores=cores, narrower=narrower))
+    return replace(plan, steps=tuple(steps))
+
+
+@functools.cache
+def on_wgmma() -> Kernels:
+    return link([on_tensor_cores(planned(gradient(DType.BFLOAT16)))], check=True)[0]
+
+
+@pytest.mark.parametrize("depth", [128, 200, 777, 9000])
+def test_tensor_cores_share_a_depth(depth: int) -> None:
+    """From two steps to more than there are blocks, and a last one that is no whole one."""
+    names = ("_shared_tensor_kernel", "_sums_kernel")
+    check(on_wgmma(), tensors(depth, torch.bfloat16), *names)
+
+
+def test_batches_and_several_tiles_on_tensor_cores() -> None:
+    dy, x = (
+        value("dy", 3, "m", 136, dtype=DType.BFLOAT16),
+        value("x", 3, "m", 72, dtype=DType.BFLOAT16),
+    )
+    turned = apply("transpose", dy, dim0=1, dim1=2)
+    plan = planned(graph([dy, x], matmul(turned, x)))
+    (kernels,) = link([on_tensor_cores(plan)], check=True)
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(3, 300, n, generator=generator).bfloat16() for n in (136, 72))
+    emulator_runtime().take_launched()
+    (found,) = kernels(left, right, check=True)
+    assert "_sums_kernel" in emulator_runtime().take_launched()[-1]
+    exact = left.double().transpose(1, 2) @ right.double()
+    bound = 2.0**-8 * exact.abs() + 2.0**-23 * 300 * (
+        left.double().abs().transpose(1, 2) @ right.double().abs()
+    )
+    assert bool(((found.double() - exact).abs() <= bound).all())
+
+
+def test_a_short_depth_is_not_shared_on_tensor_cores() -> None:
+    plan = planned(gradient(DType.BFLOAT16))
+    (step,) = plan.steps
+    assert isinstance(step, ProductPlan) and step.tensor_cores is not None
+    assert step.tensor_forms[-1].kind.is_shared
+    (kernels,) = link([plan], check=True)
+    check(kernels, tensors(64, torch.bfloat16), "_tensor_kernel")
+    check(kernels, tensors(4096, torch.bfloat16), "_shared_tensor_kernel", "_sums_kernel")

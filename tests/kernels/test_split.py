@@ -16,6 +16,7 @@ from fusegen.plan.kernels.product import ProductPlan
 from tests.emulated import Kernels, apply, link, planned
 from tests.kernels.families import Case, gelu, group_norm, linear
 from tests.kernels.test_families import check_accuracy
+from tests.kernels.test_shared_depth import on_tensor_cores
 
 HINTS = {"m": 4096, "n": 4096, "k": 4096, "b": 8}
 K = 520
@@ -77,6 +78,10 @@ CASES = {
 }
 
 
+# Epilogues that need all of a tile's elements, whose K is not shared.
+ROW_WISE = ("groups", "row sums")
+
+
 def is_split(plan: ModulePlan) -> bool:
     return any(
         isinstance(s, ProductPlan) and s.tensor_cores is not None and s.tensor_cores.split
@@ -85,15 +90,28 @@ def is_split(plan: ModulePlan) -> bool:
 
 
 @functools.cache
-def kernels() -> dict[str, Kernels]:
-    plans = [planned(case.graph(DType.FLOAT32), case.hints) for case in CASES.values()]
-    assert all(map(is_split, plans))
-    return dict(zip(CASES, link(plans, check=True), strict=True))
+def kernels(is_shared: bool = False) -> dict[str, Kernels]:
+    """Those of each case, or of those whose K can be shared, wherever it has two steps."""
+    plans = {name: planned(case.graph(DType.FLOAT32), case.hints) for name, case in CASES.items()}
+    assert all(map(is_split, plans.values()))
+    if is_shared:
+        plans = {name: on_tensor_cores(plan) for name, plan in plans.items() if can_share(plan)}
+    return dict(zip(plans, link([*plans.values()], check=True), strict=True))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_order_of_threads(name: str) -> None:
-    case, compiled = CASES[name], kernels()[name]
+def can_share(plan: ModulePlan) -> bool:
+    return all(isinstance(s, ProductPlan) and s.shared is not None for s in plan.steps)
+
+
+SHARING = pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_shared"),
+    [*((name, False) for name in CASES), *((name, True) for name in CASES if name not in ROW_WISE)],
+)
+def test_every_order_of_threads(name: str, is_shared: bool) -> None:
+    case, compiled = CASES[name], kernels(is_shared)[name]
     tensors = case.tensors(DType.FLOAT32)
     first = compiled(*tensors, check=True)
     check_accuracy(case, DType.FLOAT32, tensors, first)
@@ -183,10 +201,11 @@ RANGES: dict[str, Inputs] = {
 }
 
 
+@SHARING
 @pytest.mark.parametrize("name", RANGES)
-def test_error_is_at_most_that_of_a_float32_sum(name: str) -> None:
+def test_error_is_at_most_that_of_a_float32_sum(name: str, is_shared: bool) -> None:
     x, w = RANGES[name](*normal(4))
-    (actual,) = kernels()["plain"](x, w, check=True)
+    (actual,) = kernels(is_shared)["plain"](x, w, check=True)
     exact = x.double() @ w.double().T
     if not exact.any():
         assert torch.equal(actual, torch.zeros_like(actual))
@@ -195,8 +214,9 @@ def test_error_is_at_most_that_of_a_float32_sum(name: str) -> None:
     assert all(a <= LUCK * b for a, b in zip(found, peer, strict=True)), (found, peer)
 
 
+@SHARING
 @pytest.mark.parametrize("name", ["plain", "x transposed", "both transposed"])
-def test_lines_of_few_elements_are_those_of_float32(name: str) -> None:
+def test_lines_of_few_elements_are_those_of_float32(name: str, is_shared: bool) -> None:
     """Rows of x, columns of the result, and one that is both; products of one element are exact."""
     x, w = normal(8)
     few, places = torch.zeros_like(x), torch.arange(19) * 27
@@ -205,20 +225,21 @@ def test_lines_of_few_elements_are_those_of_float32(name: str) -> None:
     w[4] = w[4].where(torch.arange(K) == 135, 0.0)
     turned = [name.startswith(("x", "both")), name.startswith("both")]
     operands = [t.T.contiguous() if turn else t for t, turn in zip((x, w), turned, strict=True)]
-    (actual,) = kernels()[name](*operands, check=True)
+    (actual,) = kernels(is_shared)[name](*operands, check=True)
     assert torch.equal(actual[3], x[3, 81] * w[:, 81])
     assert torch.equal(actual[5], x[5, 135] * w[:, 135])
     assert torch.equal(actual[:, 4], x[:, 135] * w[4, 135])
     exact = x.double() @ w.double().T
     assert max(errors(actual, exact)) < 1e-6
     for seed in range(1, 3):
-        assert torch.equal(kernels()[name](*operands, seed=seed)[0], actual)
+        assert torch.equal(kernels(is_shared)[name](*operands, seed=seed)[0], actual)
 
 
+@SHARING
 @pytest.mark.parametrize("name", ["batches", "a matrix for all batches"])
-def test_lines_of_few_elements_in_batches(name: str) -> None:
+def test_lines_of_few_elements_in_batches(name: str, is_shared: bool) -> None:
     """Every other row of x, and every third line of w, has three elements."""
-    case, compiled = CASES[name], kernels()[name]
+    case, compiled = CASES[name], kernels(is_shared)[name]
     x, w = (t.clone() for t in case.tensors(DType.FLOAT32))
     kept = torch.arange(x.shape[-1]) % 13 == 5
     x[:, ::2] = torch.where(kept, x[:, ::2], 0.0)
@@ -231,19 +252,23 @@ def test_lines_of_few_elements_in_batches(name: str) -> None:
     assert few.max() < 2.0**-23 * exact.abs().max()
 
 
-def test_lines_of_few_elements_meet_what_is_not_a_number() -> None:
+@SHARING
+def test_lines_of_few_elements_meet_what_is_not_a_number(is_shared: bool) -> None:
     x, w = normal(9)
     w[2, 8], w[3, 9], w[6, 300] = float("inf"), float("nan"), float("-inf")
     x = sparse(x)
-    (actual,) = kernels()["plain"](x, w, check=True)
+    (actual,) = kernels(is_shared)["plain"](x, w, check=True)
     expected = x @ w.T
     torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=1e-5)
     assert expected[:, [2, 3, 6]].isnan().all()
 
 
+@SHARING
 @pytest.mark.parametrize("is_few", [False, True], ids=["many elements", "few elements"])
 @pytest.mark.parametrize("second", [0.5, float("inf"), float("nan")])
-def test_infinities_where_the_other_lines_are_greatest(is_few: bool, second: float) -> None:
+def test_infinities_where_the_other_lines_are_greatest(
+    is_few: bool, second: float, is_shared: bool
+) -> None:
     """An infinity times each row's greatest element is infinite, unless what is 0 in the rows meets
     a `second` one or a NaN."""
     x, _ = normal(10)
@@ -252,18 +277,19 @@ def test_infinities_where_the_other_lines_are_greatest(is_few: bool, second: flo
     # Of so many columns the others leave the tile to the parts.
     w = torch.randn(128, K, generator=torch.Generator().manual_seed(11))
     w[2, 5], w[2, 7] = float("inf"), second
-    (actual,) = kernels()["plain"](x, w, check=True)
+    (actual,) = kernels(is_shared)["plain"](x, w, check=True)
     signs = x[:, 5] * float("inf")
     expected = signs if second == 0.5 else torch.full_like(signs, float("nan"))
     assert torch.equal(actual[:, 2].nan_to_num(1.0), expected.nan_to_num(1.0))
     assert actual[:, 3:].isfinite().all()
 
 
-def test_special_values_are_those_of_float32() -> None:
+@SHARING
+def test_special_values_are_those_of_float32(is_shared: bool) -> None:
     x, w = normal(5)
     x[1, 7], x[2, 8], x[3, 9] = float("inf"), float("nan"), 3e38
     w[4, 7], w[5, 11], w[6, 9], w[7] = 0.0, float("-inf"), 3e38, 0.0
-    (actual,) = kernels()["plain"](x, w, check=True)
+    (actual,) = kernels(is_shared)["plain"](x, w, check=True)
     expected = sequential(x, w)
     torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=1e-4)
     finite = expected.isfinite()

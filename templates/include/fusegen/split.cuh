@@ -16,6 +16,8 @@
 // itself, a kernel of their own multiplies what is not 0 of them.
 #pragma once
 
+#include "cluster.cuh"
+#include "launch.cuh"
 #include "reduce.cuh"
 
 namespace fusegen {
@@ -333,13 +335,43 @@ __device__ __forceinline__ void split_line(const float* contiguous, Element elem
 
 // The same for up to 32 neighbouring lines of which `element(line, depth)` is an element, where
 // neighbouring lines are neighbours in memory: parts are turned around in shared memory. The lines are
-// read twice, the second time from the end, of which the cache still has something.
+// read twice, the second time from the end, of which the cache still has something. Where there are
+// few lines the blocks of a cluster share their depth.
 constexpr int split_lines_count = 32;
+
+// How many blocks share each of so many chunks of lines: about one for each multiprocessor of an H100
+// in all, with some steps each.
+inline int64_t split_shares(int64_t chunks, int64_t depths) {
+    constexpr int64_t blocks = 128, most = 8, least_depths = 1024;
+    const int64_t shares = parts_of_depth(blocks, chunks, depths, least_depths);
+    return shares < most ? shares : most;
+}
+
+// The merged state of the blocks that share a chunk of lines, in their order, for each line.
+template <int count, class State>
+__device__ __forceinline__ State merge_shares(State state, int shares) {
+#if FUSEGEN_HAS_CLUSTERS
+    if (shares > 1) {
+        FUSEGEN_SHARED(State, own_states, count);
+        const int line = threadIdx.x % count;
+        if (threadIdx.x < count) {
+            own_states[line] = state;
+        }
+        cluster_sync();
+        state = *cluster_shared(&own_states[line], 0);
+        for (int share = 1; share < shares; ++share) {
+            state.merge(*cluster_shared(&own_states[line], share));
+        }
+        cluster_sync();  // nobody ends, or writes again, while another reads
+    }
+#endif
+    return state;
+}
 
 template <int threads, bool few_apart, class Element>
 __device__ __forceinline__ void split_lines(Element element, int64_t lines, int64_t depths,
                                             int64_t pitch, float16* high, float16* low,
-                                            LineScale* scales) {
+                                            LineScale* scales, int share, int shares) {
     constexpr int count = split_lines_count, ways = threads / count, vectors = 4;
     constexpr int tile_depth = vectors * ways * split_vector, tile_pitch = tile_depth + split_vector;
     constexpr int runs = tile_depth / split_vector;
@@ -347,16 +379,18 @@ __device__ __forceinline__ void split_lines(Element element, int64_t lines, int6
     FUSEGEN_SHARED(float16, low_tile, count * tile_pitch);
     const int line = threadIdx.x % count;
     const int way = threadIdx.x / count;
+    const int64_t tiles = (pitch + tile_depth - 1) / tile_depth;
+    const int64_t first_tile = tiles * share / shares, last_tile = tiles * (share + 1) / shares;
+    const int64_t end = last_tile * tile_depth < depths ? last_tile * tile_depth : depths;
     GreatestBits greatest = GreatestBits::identity();
 #pragma unroll 16
-    for (int64_t depth = way; depth < depths; depth += ways) {
+    for (int64_t depth = first_tile * tile_depth + way; depth < end; depth += ways) {
         greatest.push(line < lines ? element(line, depth) : 0.0f, depth);
     }
-    greatest = reduce_outer<count, ways>(greatest);
+    greatest = merge_shares<count>(reduce_outer<count, ways>(greatest), shares);
     const float scale = power_of_two(greatest.scale_exponent());
     SplitLoss loss = SplitLoss::identity();
-    const int64_t tiles = (pitch + tile_depth - 1) / tile_depth;
-    for (int64_t tile = tiles - 1; tile >= 0; --tile) {
+    for (int64_t tile = last_tile - 1; tile >= first_tile; --tile) {
         const int64_t first_depth = tile * tile_depth;
         Vector<float, split_vector> x[vectors];
 #pragma unroll
@@ -386,8 +420,8 @@ __device__ __forceinline__ void split_lines(Element element, int64_t lines, int6
             }
         }
     }
-    loss = reduce_outer<count, ways>(loss);
-    if (way == 0 && line < lines) {
+    loss = merge_shares<count>(reduce_outer<count, ways>(loss), shares);
+    if (share == 0 && way == 0 && line < lines) {
         scales[line] = loss.template of_line<few_apart>(greatest);
     }
 }
