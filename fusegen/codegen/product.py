@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
+from fusegen.codegen.loops import element_in_memory
 from fusegen.codegen.mma_product import MmaText, mma_text
 from fusegen.codegen.operand_prologue import ElementText, element_of
 from fusegen.codegen.scope import Scope, stored_integers
@@ -21,10 +22,9 @@ from fusegen.codegen.tile_epilogue import (
 from fusegen.codegen.wide_product import WideText, wide_text
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import (
-    TILE_THREAD_COLUMNS,
-    TILE_THREADS,
     ProductPlan,
     TunedRows,
 )
@@ -45,8 +45,13 @@ class ProductText:
     tile_columns: int
     used_columns: int
     tile_depth: int
+    own_rows: int
+    own_columns: int
+    threads: int
     left: ElementText
     right: ElementText
+    left_source: ElementText
+    right_source: ElementText
     left_depth_contiguous: bool
     right_depth_contiguous: bool
     element_lines: tuple[str, ...]
@@ -62,8 +67,6 @@ class ProductText:
     added_sums: AddedSumsText | None
     skinny_first: bool
     tuned: tuple[TunedRows, ...]
-    threads: int = TILE_THREADS
-    thread_columns: int = TILE_THREAD_COLUMNS
 
     @property
     def tile_choice(self) -> tuple[TensorProductText, ...]:
@@ -109,8 +112,13 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.tile.columns,
         plan.tile.used_columns,
         plan.tile.depth,
+        plan.tile.own_rows,
+        plan.tile.own_columns,
+        plan.tile.threads,
         element_of(plan.left, plan.left_prologue, scope),
         element_of(plan.right, plan.right_prologue, scope),
+        _source(plan.left, plan.left_prologue, plan.left_is_even, scope),
+        _source(plan.right, plan.right_prologue, plan.right_is_even, scope),
         plan.left_depth_contiguous,
         plan.right_depth_contiguous,
         lines,
@@ -127,6 +135,14 @@ def product_text(plan: ProductPlan) -> ProductText:
         plan.skinny_first,
         plan.tuned,
     )
+
+
+def _source(load: Load, prologue: Expression | None, is_even: bool, scope: Scope) -> ElementText:
+    """What the shared-memory tile is told of an operand: an element's place where these lie evenly
+    apart in depth, else the element."""
+    if prologue is not None or not is_even:
+        return element_of(load, prologue, scope)
+    return ElementText((), f"&{element_in_memory(load, scope)}")
 
 
 def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:

@@ -58,6 +58,13 @@ def _matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> M
     )
 
 
+def moves_evenly(load: Load, axis: Integer) -> bool:
+    """Whether the load's address grows by the same with each step of the loop variable, whatever
+    the strides."""
+    places = (load.offset, *load.coordinates)
+    return all(factor(place, axis.alone) is not None for place in places)
+
+
 def _linear(
     value: Integer, axes: tuple[Symbol, Symbol, Symbol]
 ) -> tuple[Integer, Integer, Integer, Integer] | None:
@@ -65,16 +72,16 @@ def _linear(
     rest = value
     factors = []
     for axis in axes:
-        factor = _factor(rest, axis)
-        if factor is None:
+        found = factor(rest, axis)
+        if found is None:
             return None
-        factors.append(factor)
-        rest = rest - factor * Integer.of_atom(axis)
+        factors.append(found)
+        rest = rest - found * Integer.of_atom(axis)
     batch, line, depth = factors
     return rest, batch, line, depth
 
 
-def _factor(value: Integer, symbol: Symbol) -> Integer | None:
+def factor(value: Integer, symbol: Symbol) -> Integer | None:
     """What multiplies `symbol` in a sum in which it occurs only as a factor; None if elsewhere."""
     total = ZERO
     for monomial, coefficient in value.terms:

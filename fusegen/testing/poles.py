@@ -1,10 +1,11 @@
-"""Where what is divided by may be 0, for all that is known of it, or what multiplies an infinity.
+"""Where what is divided by may be 0, for all that is known of it, or what multiplies an infinity,
+or an exponent a whole number.
 
 As far as a divisor may be off, a kernel's is somewhere between what errors move it to. If that lies
 on both sides of 0, a quotient has no bound: however many samples there are, a kernel's divisor may
 be nearer to 0 than that of any. So it is with a product of an infinity, which is NaN only where the
-other factor is 0 itself. A number that is 0 already, or that no error moves across it, is none of
-these.
+other factor is 0 itself, and with a power of a negative number, which is NaN but where the exponent
+is whole. A number that is 0 already, or that no error moves across it, is none of these.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
+import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
@@ -31,11 +34,11 @@ from fusegen.ops.record import Pointwise
 # Which elements of a node's value have no bound, given its operands' values; None for none.
 Unbounded = Callable[[Node, Sequence[Tensor]], "Tensor | None"]
 
-# Which operands may not be 0.
+# Which operands decide.
 WATCHED = {
     **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
-    **dict.fromkeys((RECIPROCAL, POWER), (0,)),
-    MUL: (0, 1),
+    RECIPROCAL: (0,),
+    **dict.fromkeys((MUL, POWER), (0, 1)),
 }
 
 
@@ -45,24 +48,34 @@ def bounded(node: Node, operands: Sequence[Tensor]) -> None:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Which elements of an operand were below 0, above, and infinite, in any sample."""
+    """The least and the greatest of an operand's elements in any sample, NaN left out."""
 
-    below: Tensor
-    above: Tensor
-    infinite: Tensor
+    least: Tensor
+    greatest: Tensor
 
     @staticmethod
     def of(operand: Tensor) -> _Seen:
-        return _Seen(operand < 0, operand > 0, operand.isinf())
+        missing = operand.isnan()
+        return _Seen(operand.masked_fill(missing, inf), operand.masked_fill(missing, -inf))
 
     def or_in(self, other: _Seen) -> _Seen:
         return _Seen(
-            self.below | other.below, self.above | other.above, self.infinite | other.infinite
+            torch.minimum(self.least, other.least), torch.maximum(self.greatest, other.greatest)
         )
 
     @property
     def crossing(self) -> Tensor:
-        return self.below & self.above
+        """Whether errors take it across 0."""
+        return (self.least < 0) & (self.greatest > 0)
+
+    @property
+    def infinite(self) -> Tensor:
+        return (self.least == -inf) | (self.greatest == inf)
+
+    @property
+    def maybe_whole(self) -> Tensor:
+        """Whether errors take it to a whole number, or across one."""
+        return (self.least < self.greatest) & (self.greatest.floor() >= self.least.ceil())
 
 
 class Crossings:
@@ -98,7 +111,9 @@ class Crossings:
                 first, second = seen
                 crossing = first.crossing & second.infinite | second.crossing & first.infinite
             if node.operation is POWER:  # which has a pole where exponents are negative
-                crossing = crossing & (operands[1] < 0)
+                base, exponent = seen
+                pole = crossing & (exponent.least < 0)
+                crossing = pole | (base.least < 0) & exponent.maybe_whole
             if not crossing.any():
                 return None
             return crossing.broadcast_to(sum(operands[1:], operands[0]).shape)
@@ -107,10 +122,12 @@ class Crossings:
 
 
 def _watched(node: Node, operands: Sequence[Tensor]) -> list[Tensor]:
-    """What a node divides by, or its factors, if they are floats that errors may have moved."""
+    """What a node divides by, its factors, or its base and exponent, if they are floats that errors
+    may have moved."""
     if not isinstance(node.operation, Pointwise) or not node.dtype.is_float:
         return []
     positions = WATCHED.get(node.operation, ())
-    if any(is_number(node.operands[p]) or not operands[p].is_floating_point() for p in positions):
-        return []
-    return [operands[position] for position in positions]
+    moved = [not is_number(node.operands[p]) and operands[p].is_floating_point() for p in positions]
+    if node.operation is POWER:  # one of the two is often a number
+        return [operands[p].double() for p in positions] if any(moved) else []
+    return [operands[p] for p in positions] if all(moved) else []

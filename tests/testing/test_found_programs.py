@@ -20,6 +20,21 @@ FOUND = {
             gradients={"output": Filled(Values.HUGE, seed=2126)},
         ),
     ),
+    # A power of a negative number is one only where rounding makes the exponent whole, as in eager
+    # mode, and in no sample.
+    "exponents that may be whole": (
+        "input x: [n, 40, 2, 32, 3]\n    input y: [n, 40, 2, 32, 3]\n    scale = Parameter([3])\n"
+        "    d = x - y\n    return tanh(to(d, int8) * scale) ** d",
+        Case(
+            "bfloat16",
+            {"n": 1},
+            {
+                "x": Filled(Values.WIDE, Layout.REVERSED_DIMS, seed=106),
+                "y": Filled(Values.NORMAL, Layout.GAPS_BETWEEN_ROWS, seed=174),
+                "scale": Filled(Values.CONSTANT_ROWS, Layout.UNALIGNED, seed=9660),
+            },
+        ),
+    ),
     # Where neighbours are taken one by one, the seed was an element of a vector outside its loop.
     "dropped behind a norm of few columns": (
         "input x: [n, 5]\n    norm = RMSNorm(5)\n    return dropout(norm(x), 0.5)",

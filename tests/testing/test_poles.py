@@ -67,3 +67,12 @@ def test_a_product_of_an_infinity_is_lost_where_the_other_factor_was_on_both_sid
         assert crossings.noted()(node, (torch.tensor(sample), factor)) is None
     lost = crossings.without_bound()(node, (torch.zeros(4), factor))
     assert lost is not None and lost.tolist() == [True, False, False, False]
+
+
+def test_a_power_of_a_negative_number_is_lost_where_errors_may_make_the_exponent_whole() -> None:
+    node = call(arithmetic.POWER, (value("x", "n"), value("y", "n")))
+    crossings, base = Crossings(), torch.tensor([-2.0, -2.0, -2.0, -2.0, 2.0])
+    for sample in ([2.9, 3.0, 3.0, 3.1, 2.9], [3.1, 3.0, 3.2, 3.2, 3.1]):
+        assert crossings.noted()(node, (base, torch.tensor(sample))) is None
+    lost = crossings.without_bound()(node, (base, torch.full((5,), 3.0)))
+    assert lost is not None and lost.tolist() == [True, False, True, False, False]

@@ -18,9 +18,8 @@ from fusegen.plan.kernels.product_forms import (
     WgmmaForm,
 )
 
-# The threads of a block on the shared-memory tile, and how many of them lie side by side.
-TILE_THREADS = 256
-TILE_THREAD_COLUMNS = 16
+# What a thread reads of shared memory at a time.
+ACCESS_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,26 @@ class Tile:
         """Elements from row to row of a tile in shared memory: an odd number spreads a column over
         all banks."""
         return self.columns + 1
+
+
+@dataclass(frozen=True)
+class SharedTile(Tile):
+    """A tile outside the tensor cores, for which both operands go through shared memory. Each
+    thread has `own_rows` x `own_columns` of the result (`shared_tile.cuh`)."""
+
+    own_rows: int
+    own_columns: int
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.rows // self.own_rows * (self.columns // self.own_columns)
+
+    def operand_bytes(self, itemsize: int) -> int:
+        """The shared memory of two steps of both operands: one is multiplied while the other is
+        brought. Between lines there is room for an access."""
+        lines = self.rows + self.columns
+        return 2 * self.depth * (lines * itemsize + 2 * ACCESS_BYTES)
 
 
 @dataclass(frozen=True)
@@ -71,12 +90,12 @@ class ProductPlan(KernelPlan):
     """A batched matrix product on a shared-memory tile, and what is done with each element.
 
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
-    column); the flags tell whether neighbours in depth are neighbours in memory. Where
-    `tensor_cores`, `skinny` or `mma` are given, the launcher takes that form for tensors and
-    devices that allow it. The forms in `narrower`, the widest first, stand in for `tensor_cores`
-    where their tiles' waves end sooner on the device, but for those numbers of rows that are
-    `tuned`; of one that is split there is only that whose K is shared, which stands in where it
-    can be. With `skinny_first` that form goes before all others.
+    column); the flags tell whether neighbours in depth are neighbours in memory, and whether they
+    lie evenly apart, whatever the strides. Where `tensor_cores`, `skinny` or `mma` are given, the
+    launcher takes that form for tensors and devices that allow it. The forms in `narrower`, the
+    widest first, stand in for `tensor_cores` where their tiles' waves end sooner on the device, but
+    for those numbers of rows that are `tuned`; of one that is split there is only that whose K
+    is shared, which stands in where it can be. With `skinny_first` that form goes before all others.
 
     With a prologue, what is multiplied is made of the operand's element as it is loaded.
     """
@@ -86,8 +105,10 @@ class ProductPlan(KernelPlan):
     right: Load
     left_depth_contiguous: bool
     right_depth_contiguous: bool
+    left_is_even: bool
+    right_is_even: bool
     accumulator: DType
-    tile: Tile
+    tile: SharedTile
     epilogue: Epilogue
     tensor_cores: WgmmaForm | None = None
     narrower: tuple[WgmmaForm, ...] = ()

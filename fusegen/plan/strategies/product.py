@@ -20,10 +20,11 @@ from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
-from fusegen.plan.kernels.product import ProductAxes, ProductPlan, Tile, TunedRows
+from fusegen.plan.kernels.product import ProductAxes, ProductPlan, SharedTile, TunedRows
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
+from fusegen.plan.matrix_views import moves_evenly
 from fusegen.plan.phases import build_program
 from fusegen.plan.preferences import ProductShape
 from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
@@ -50,9 +51,13 @@ from fusegen.plan.tensor_cores import (
     tile_forms,
 )
 
-TILE = Tile(rows=64, columns=64, depth=16, used_columns=64)
+# Of 8 x 4 results a thread reads 12 elements for 32 multiplications, and small products still have
+# 128 threads a block.
+TILE = SharedTile(rows=64, columns=64, depth=16, used_columns=64, own_rows=8, own_columns=4)
 # Groups wider than the narrow tile get this one, if they fit.
 WIDE_COLUMNS = 128
+# What a kernel may declare of shared memory.
+STATIC_SHARED = 48 * 1024
 
 
 def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
@@ -92,8 +97,7 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         raise NotApplicable("groups of one column are elements of the product themselves")
     if columns % width or width > WIDE_COLUMNS:
         raise NotApplicable(f"groups of {width} columns do not fit into a tile")
-    tile_columns = TILE.columns if width <= TILE.columns else WIDE_COLUMNS
-    tile = replace(TILE, columns=tile_columns, used_columns=tile_columns // width * width)
+    tile = _tile_of_groups(width, node.dtype.compute)
     domain = _groups_of_lines(product_of(node.shape[:-1]), columns // width, width)
     position = domain.row * width + domain.column
     evaluator = _evaluator(group, context, node, position, domain)
@@ -110,6 +114,16 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         "need no memory traffic and the product is not stored"
     )
     return (_plan(group, context, node, tile, epilogue, work, why),)
+
+
+def _tile_of_groups(width: int, accumulator: DType) -> SharedTile:
+    """A tile of whole groups; its steps are shorter where two would not fit into a block's static
+    shared memory."""
+    columns = TILE.columns if width <= TILE.columns else WIDE_COLUMNS
+    tile = replace(TILE, columns=columns, used_columns=columns // width * width)
+    if tile.operand_bytes(accumulator.itemsize) > STATIC_SHARED:
+        tile = replace(tile, depth=tile.depth // 2)
+    return tile
 
 
 def _groups_of_lines(lines: Integer, groups: int, width: int) -> Domain:
@@ -152,9 +166,9 @@ def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
     return (first, finish(group, context, states, domain, parts))
 
 
-def _shared_bytes(tile: Tile, program: RowProgram, accumulator: DType) -> int:
-    """The shared memory of a block: one step of both operands, and a tile for each slot."""
-    operands = tile.depth * (tile.rows + 1 + tile.columns + 1) * accumulator.itemsize
+def _shared_bytes(tile: SharedTile, program: RowProgram, accumulator: DType) -> int:
+    """The shared memory of a block: steps of both operands, and a tile for each slot."""
+    operands = tile.operand_bytes(accumulator.itemsize)
     return operands + sum(tile.rows * tile.pitch * dtype.itemsize for dtype in program.slots)
 
 
@@ -216,7 +230,7 @@ def _plan(
     group: Group,
     context: Context,
     node: Node,
-    tile: Tile,
+    tile: SharedTile,
     epilogue: Epilogue,
     work: Work,
     why: str,
@@ -283,6 +297,8 @@ def _plan(
         right,
         access(left.offset, axes.depth, 1) is Access.CONTIGUOUS,
         access(right.offset, axes.depth, 1) is Access.CONTIGUOUS,
+        moves_evenly(left, axes.depth),
+        moves_evenly(right, axes.depth),
         node.dtype.compute,
         tile,
         epilogue,

@@ -7,6 +7,7 @@
 #include "fusegen/math.cuh"
 #include "fusegen/mma_product.cuh"
 #include "fusegen/reduce.cuh"
+#include "fusegen/shared_tile.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
 #include "fusegen/tile_waves.cuh"
@@ -16,7 +17,7 @@ namespace fusegen {
 // matmul: matmul.
 // The product's elements are finished in registers and stored once.
 template <bool packed>
-__global__ void __launch_bounds__(256) matmul_kernel(
+__global__ void __launch_bounds__(128) matmul_kernel(
     const float16* __restrict__ dy,
     Strides<2> dy_strides,
     const float16* __restrict__ x,
@@ -24,15 +25,14 @@ __global__ void __launch_bounds__(256) matmul_kernel(
     float16* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     const int64_t batches = 1;
     const int64_t rows = 256;
     const int64_t columns = 256;
     const int64_t depths = batch;
-    FUSEGEN_SHARED(float, left_tile, 1040);
-    FUSEGEN_SHARED(float, right_tile, 1040);
-    const int thread_row = threadIdx.x / 16;
-    const int thread_column = threadIdx.x % 16;
+    using Tile = SharedTile<float, 64, 64, 16, 8, 4, Neighbours::in_columns, Neighbours::in_columns>;
+    static_assert(Tile::threads == threads, "the block's size depends on it");
+    FUSEGEN_SHARED(float, operand_tiles, Tile::shared_size);
     const int64_t row_tiles = (rows + 63) / 64;
     const int64_t column_tiles = (columns + 63) / 64;
     // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
@@ -41,57 +41,21 @@ __global__ void __launch_bounds__(256) matmul_kernel(
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * 64;
         const int64_t batch_index = block / row_tiles / column_tiles;
-        float accumulators[4][4] = {};
-        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i / 64;
-                const int tile_row = i % 64;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t row = tile_first_row + tile_row;
-                const bool inside = row < rows && depth < depths;
-                left_tile[tile_depth * 65 + tile_row] =
-                    inside ? convert<float>(dy[packed
-                        ? depth * 256 + row : dy_strides(depth, row)]) : float(0);
-            }
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i / 64;
-                const int tile_column = i % 64;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t column = tile_first_column + tile_column;
-                const bool inside = column < columns && depth < depths;
-                right_tile[tile_depth * 65 + tile_column] =
-                    inside ? convert<float>(x[packed
-                        ? column + depth * 256 : x_strides(depth, column)]) : float(0);
-            }
-            __syncthreads();
-            // A short sum of its own for each step keeps the rounding error of long ones down.
-            float step[4][4] = {};
+        const auto left_source = [&]([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t depth) {
+            return &dy[packed ? depth * 256 + row : dy_strides(depth, row)];
+        };
+        const auto right_source = [&]([[maybe_unused]] int64_t column, [[maybe_unused]] int64_t depth) {
+            return &x[packed ? column + depth * 256 : x_strides(depth, column)];
+        };
+        Tile::Sums accumulators = {};
+        Tile::multiply(left_source, tile_first_row, rows, right_source, tile_first_column, columns,
+                       0, depths, operand_tiles, accumulators);
 #pragma unroll
-            for (int depth = 0; depth < 16; ++depth) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
-                                      right_tile[depth * 65 + thread_column + j * 16];
-                    }
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    accumulators[i][j] += step[i][j];
-                }
-            }
-            __syncthreads();  // the next step overwrites the tiles
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 8; ++i) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const int64_t row = tile_first_row + thread_row + i * 16;
-                const int64_t column = tile_first_column + thread_column + j * 16;
+                const int64_t row = tile_first_row + Tile::row(i);
+                const int64_t column = tile_first_column + Tile::column(j);
                 if (row < rows && column < columns) {
                     y[batch_index * 65536 + column + row * 256] = convert<float16>(accumulators[i][j]);
                 }
@@ -476,7 +440,7 @@ FUSEGEN_EXPORT int launch_matmul(
     if (tiles == 0) {
         return 0;
     }
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     constexpr std::size_t shared_bytes = 0;
     const bool packed = is_contiguous(dy_strides, {batch, 256}) && is_contiguous(x_strides, {batch, 256});
     const dim3 grid = grid_of(tiles);

@@ -8,6 +8,7 @@
 #include "fusegen/operand_prologue.cuh"
 #include "fusegen/reduce.cuh"
 #include "fusegen/rest_lines.cuh"
+#include "fusegen/shared_tile.cuh"
 #include "fusegen/stepped_division.cuh"
 #include "fusegen/tile_order.cuh"
 #include "fusegen/tile_waves.cuh"
@@ -18,7 +19,7 @@ namespace fusegen {
 // The product's elements are finished in registers and stored once; an operand is made in shared
 // memory, where its tiles arrive, beside the products.
 template <bool packed>
-__global__ void __launch_bounds__(256) mul_relu_linear_kernel(
+__global__ void __launch_bounds__(128) mul_relu_linear_kernel(
     const bfloat16* __restrict__ x,
     Strides<2> x_strides,
     const bfloat16* __restrict__ fc_weight,
@@ -28,15 +29,14 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
     bfloat16* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     const int64_t batches = 1;
     const int64_t rows = batch;
     const int64_t columns = 256;
     const int64_t depths = 64;
-    FUSEGEN_SHARED(float, left_tile, 1040);
-    FUSEGEN_SHARED(float, right_tile, 1040);
-    const int thread_row = threadIdx.x / 16;
-    const int thread_column = threadIdx.x % 16;
+    using Tile = SharedTile<float, 64, 64, 16, 8, 4, Neighbours::in_depth, Neighbours::in_depth>;
+    static_assert(Tile::threads == threads, "the block's size depends on it");
+    FUSEGEN_SHARED(float, operand_tiles, Tile::shared_size);
     const int64_t row_tiles = (rows + 63) / 64;
     const int64_t column_tiles = (columns + 63) / 64;
     // Neighbouring blocks share the right operand's columns, which then stay in the L2 cache.
@@ -45,64 +45,25 @@ __global__ void __launch_bounds__(256) mul_relu_linear_kernel(
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * 64;
         const int64_t batch_index = block / row_tiles / column_tiles;
-        float accumulators[4][4] = {};
-        for (int64_t first_depth = 0; first_depth < depths; first_depth += 16) {
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i % 16;
-                const int tile_row = i / 16;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t row = tile_first_row + tile_row;
-                const bool inside = row < rows && depth < depths;
-                float brought = 0;
-                if (inside) {
-                    const float x_value = convert<float>(x[packed
-                        ? depth + row * 64 : x_strides(row, depth)]);
-                    const float scale_value = convert<float>(scale[packed ? depth : scale_strides(depth)]);
-                    const float mul = x_value * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    brought = relu;
-                }
-                left_tile[tile_depth * 65 + tile_row] = brought;
-            }
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i % 16;
-                const int tile_column = i / 16;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t column = tile_first_column + tile_column;
-                const bool inside = column < columns && depth < depths;
-                right_tile[tile_depth * 65 + tile_column] =
-                    inside ? convert<float>(fc_weight[packed
-                        ? column * 64 + depth : fc_weight_strides(column, depth)]) : float(0);
-            }
-            __syncthreads();
-            // A short sum of its own for each step keeps the rounding error of long ones down.
-            float step[4][4] = {};
+        const auto left_source = [&]([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t depth) {
+            const float x_value_2 = convert<float>(x[packed ? depth + row * 64 : x_strides(row, depth)]);
+            const float scale_value_2 = convert<float>(scale[packed ? depth : scale_strides(depth)]);
+            const float mul_2 = x_value_2 * scale_value_2;
+            const float relu_2 = fusegen::relu(mul_2);
+            return relu_2;
+        };
+        const auto right_source = [&]([[maybe_unused]] int64_t column, [[maybe_unused]] int64_t depth) {
+            return &fc_weight[packed ? column * 64 + depth : fc_weight_strides(column, depth)];
+        };
+        Tile::Sums accumulators = {};
+        Tile::multiply(left_source, tile_first_row, rows, right_source, tile_first_column, columns,
+                       0, depths, operand_tiles, accumulators);
 #pragma unroll
-            for (int depth = 0; depth < 16; ++depth) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
-                                      right_tile[depth * 65 + thread_column + j * 16];
-                    }
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    accumulators[i][j] += step[i][j];
-                }
-            }
-            __syncthreads();  // the next step overwrites the tiles
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 8; ++i) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const int64_t row = tile_first_row + thread_row + i * 16;
-                const int64_t column = tile_first_column + thread_column + j * 16;
+                const int64_t row = tile_first_row + Tile::row(i);
+                const int64_t column = tile_first_column + Tile::column(j);
                 if (row < rows && column < columns) {
                     y[column + row * 256 + batch * batch_index * 256] = convert<bfloat16>(accumulators[i][j]);
                 }
@@ -530,7 +491,7 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
     if (tiles == 0) {
         return 0;
     }
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     constexpr std::size_t shared_bytes = 0;
     const bool packed = is_contiguous(x_strides, {batch, 64}) &&
                         is_contiguous(fc_weight_strides, {256, 64}) && is_contiguous(scale_strides, {64});

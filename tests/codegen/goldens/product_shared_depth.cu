@@ -4,6 +4,7 @@
 #include "fusegen/launch.cuh"
 #include "fusegen/math.cuh"
 #include "fusegen/reduce.cuh"
+#include "fusegen/shared_tile.cuh"
 #include "fusegen/stepped_division.cuh"
 
 namespace fusegen {
@@ -11,7 +12,7 @@ namespace fusegen {
 // The product's elements are finished in registers and stored once; blocks share K where tiles are
 // few, and a kernel adds their sums in order.
 template <bool packed>
-__global__ void __launch_bounds__(256) matmul_add_kernel(
+__global__ void __launch_bounds__(128) matmul_add_kernel(
     int64_t parts,  // of K, each for a block
     float* __restrict__ sums,  // of the parts, where there are several
     const float* __restrict__ dy,
@@ -23,15 +24,14 @@ __global__ void __launch_bounds__(256) matmul_add_kernel(
     float* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     const int64_t batches = 1;
     const int64_t rows = 64;
     const int64_t columns = 128;
     const int64_t depths = batch;
-    FUSEGEN_SHARED(float, left_tile, 1040);
-    FUSEGEN_SHARED(float, right_tile, 1040);
-    const int thread_row = threadIdx.x / 16;
-    const int thread_column = threadIdx.x % 16;
+    using Tile = SharedTile<float, 64, 64, 16, 8, 4, Neighbours::in_columns, Neighbours::in_columns>;
+    static_assert(Tile::threads == threads, "the block's size depends on it");
+    FUSEGEN_SHARED(float, operand_tiles, Tile::shared_size);
     const int64_t row_tiles = (rows + 63) / 64;
     const int64_t column_tiles = (columns + 63) / 64;
     const int64_t tiles = batches * row_tiles * column_tiles;
@@ -40,71 +40,35 @@ __global__ void __launch_bounds__(256) matmul_add_kernel(
         const int64_t part = part_tile / tiles;
         const int64_t steps = (depths + 15) / 16;
         const int64_t depth_start = steps * part / parts * 16;
-        const int64_t depth_end = steps * (part + 1) / parts * 16;
+        const int64_t part_end = steps * (part + 1) / parts * 16;
+        const int64_t depth_end = part_end < depths ? part_end : depths;
         const int64_t tile_first_row = block % row_tiles * 64;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * 64;
         const int64_t batch_index = block / row_tiles / column_tiles;
-        float accumulators[4][4] = {};
-        for (int64_t first_depth = depth_start; first_depth < depth_end; first_depth += 16) {
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i / 64;
-                const int tile_row = i % 64;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t row = tile_first_row + tile_row;
-                const bool inside = row < rows && depth < depths;
-                left_tile[tile_depth * 65 + tile_row] =
-                    inside ? dy[packed ? depth * 64 + row : dy_strides(depth, row)] : float(0);
-            }
-            for (int i = threadIdx.x; i < 1024; i += threads) {
-                const int tile_depth = i / 64;
-                const int tile_column = i % 64;
-                const int64_t depth = first_depth + tile_depth;
-                const int64_t column = tile_first_column + tile_column;
-                const bool inside = column < columns && depth < depths;
-                right_tile[tile_depth * 65 + tile_column] =
-                    inside ? x[packed ? column + depth * 128 : x_strides(depth, column)] : float(0);
-            }
-            __syncthreads();
-            // A short sum of its own for each step keeps the rounding error of long ones down.
-            float step[4][4] = {};
-#pragma unroll
-            for (int depth = 0; depth < 16; ++depth) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        step[i][j] += left_tile[depth * 65 + thread_row + i * 16] *
-                                      right_tile[depth * 65 + thread_column + j * 16];
-                    }
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    accumulators[i][j] += step[i][j];
-                }
-            }
-            __syncthreads();  // the next step overwrites the tiles
-        }
+        const auto left_source = [&]([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t depth) {
+            return &dy[packed ? depth * 64 + row : dy_strides(depth, row)];
+        };
+        const auto right_source = [&]([[maybe_unused]] int64_t column, [[maybe_unused]] int64_t depth) {
+            return &x[packed ? column + depth * 128 : x_strides(depth, column)];
+        };
+        Tile::Sums accumulators = {};
+        Tile::multiply(left_source, tile_first_row, rows, right_source, tile_first_column, columns,
+                       depth_start, depth_end, operand_tiles, accumulators);
         if (parts > 1) {
             float* const own_sums = sums + part_tile * 4096;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    own_sums[(thread_row + i * 16) * 64 + thread_column + j * 16] = accumulators[i][j];
-                }
+            for (int i = 0; i < 8; ++i) {
+                Tile::store_row(own_sums + Tile::row(i) * 64, accumulators[i]);
             }
             continue;
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 8; ++i) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const int64_t row = tile_first_row + thread_row + i * 16;
-                const int64_t column = tile_first_column + thread_column + j * 16;
+                const int64_t row = tile_first_row + Tile::row(i);
+                const int64_t column = tile_first_column + Tile::column(j);
                 if (row < rows && column < columns) {
                     const float old_value = old[packed ? column + row * 128 : old_strides(row, column)];
                     const float add = accumulators[i][j] + old_value;
@@ -119,13 +83,13 @@ __global__ void __launch_bounds__(256) matmul_add_kernel(
 // The product's elements are finished in registers and stored once; blocks share K where tiles are
 // few, and a kernel adds their sums in order.
 // This kernel adds the sums of the parts of K, in their order, where several blocks have shared it.
-__global__ void __launch_bounds__(256) matmul_add_sums_kernel(
+__global__ void __launch_bounds__(128) matmul_add_sums_kernel(
     int64_t parts,
     const float* __restrict__ sums,
     const float* __restrict__ old,
     float* __restrict__ y) {
     wait_for_earlier_kernels();
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     constexpr int tile_size = 4096;
     const int64_t batches = 1;
     const int64_t rows = 64;
@@ -169,7 +133,7 @@ FUSEGEN_EXPORT int launch_matmul_add(
     if (tiles == 0) {
         return 0;
     }
-    constexpr int threads = 256;
+    constexpr int threads = 128;
     constexpr std::size_t shared_bytes = 0;
     const bool packed = is_contiguous(dy_strides, {batch, 64}) && is_contiguous(x_strides, {batch, 128}) &&
                         is_contiguous(old_strides, {64, 128});
