@@ -197,20 +197,21 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+            const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
                 constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
                 const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+                return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                    Vector<bfloat16, vector> prepared;
 #pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
+                    for (int element = 0; element < vector; ++element) {
+                        [[maybe_unused]] const int64_t depth = first_depth + element;
+                        const float scale_value = value_at(scale_vector, element);
+                        const float mul = value_at(piece, element) * scale_value;
+                        const float relu = fusegen::relu(mul);
+                        prepared[element] = convert<bfloat16>(relu);
+                    }
+                    piece = prepared;
+                };
             };
             float accumulators[tile_columns / 2];
             int previous = 0;
@@ -362,20 +363,21 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+            const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
                 constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
                 const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+                return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                    Vector<bfloat16, vector> prepared;
 #pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
+                    for (int element = 0; element < vector; ++element) {
+                        [[maybe_unused]] const int64_t depth = first_depth + element;
+                        const float scale_value = value_at(scale_vector, element);
+                        const float mul = value_at(piece, element) * scale_value;
+                        const float relu = fusegen::relu(mul);
+                        prepared[element] = convert<bfloat16>(relu);
+                    }
+                    piece = prepared;
+                };
             };
             float accumulators[tile_columns / 2];
             int previous = 0;
@@ -476,20 +478,21 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
         const int64_t tile_first_column = column_tile * tile_columns;
         const int64_t batch_index = block / row_tiles / column_tiles;
         // What is multiplied in place of the left operand's elements.
-        const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-            [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+        const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
             constexpr int vector = 8;
-            Vector<bfloat16, vector> prepared;
             const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+            return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                Vector<bfloat16, vector> prepared;
 #pragma unroll
-            for (int element = 0; element < vector; ++element) {
-                [[maybe_unused]] const int64_t depth = first_depth + element;
-                const float scale_value = value_at(scale_vector, element);
-                const float mul = value_at(piece, element) * scale_value;
-                const float relu = fusegen::relu(mul);
-                prepared[element] = convert<bfloat16>(relu);
-            }
-            piece = prepared;
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
         };
         mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
             MmaOperand<bfloat16>{left_matrices
