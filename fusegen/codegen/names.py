@@ -33,21 +33,21 @@ lanes left_batch_stride left_low_start left_map left_map_here left_matrices left
 left_run left_scales left_size left_start left_stride left_tile left_to_see line line_column_step
 line_group line_step lines loaded long_parts low low_start low_sums magnitudes meet middle mma_tiles
 most most_parts next_row offsets order origin origins other output_channel own_column own_columns
-own_lines own_pixels own_row own_rows own_step own_sum own_sums own_weight owner packed pair part
-part_columns part_end part_size part_tile partial parts patch patch_column patch_columns
+own_lines own_pixels own_row own_rows own_stage own_step own_sum own_sums own_weight owner packed
+pair part part_columns part_end part_size part_tile partial parts patch patch_column patch_columns
 patch_first_column patch_first_row patch_line patch_pixels patch_row patch_rows patch_size
-patch_source phase piece pieces pitch pixel place plane prepare_left prepare_right prepared previous
-processors product_column product_row resident rest_lines rest_size result_height result_width
-right_batch_stride right_low_start right_map right_matrices right_parts right_run right_scales
-right_start right_stride right_tile ring ring_bytes round round_end round_first_pixel row row_ahead
-row_end row_in_block row_scales row_step row_tile row_tiles rows rows_here rows_inside rows_left run
-runs scales seen shared size_here skinny_kernel slot slot_round slot_rounds small source stage
-stage_pixel stage_place stage_size stage_tiles staged stages step steps store_stage stream stride
-stride_columns stride_rows sums sums_of_parts take taken tap target tensor_tiles thread
-thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end tile_first_column
-tile_first_row tile_row tile_rows tile_size tile_waves tiles tuned_form tuned_rows turn unscale
-vector visited warp warp_pixels warpgroup warps weight_parts weight_scale weight_scaling weights
-whole wide wide_tiles work worth_it
+patch_source phase piece pieces pitch pixel place plane prepare prepare_left prepare_right prepared
+previous processors product_column product_row resident rest_lines rest_size result_height
+result_width right_batch_stride right_low_start right_map right_matrices right_parts right_run
+right_scales right_start right_stride right_tile ring ring_bytes round round_end round_first_pixel
+row row_ahead row_end row_in_block row_scales row_step row_tile row_tiles rows rows_here rows_inside
+rows_left run runs scales seen shared size_here skinny_kernel slot slot_round slot_rounds small
+source stage stage_pixel stage_place stage_size stage_tiles staged stages step steps store_stage
+stream stride stride_columns stride_rows sums sums_of_parts take taken tap target tensor_tiles
+thread thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end
+tile_first_column tile_first_row tile_row tile_rows tile_size tile_waves tiles tuned_form tuned_rows
+turn unscale vector visited warp warp_pixels warpgroup warps weight_parts weight_scale
+weight_scaling weights whole wide wide_tiles work worth_it
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """

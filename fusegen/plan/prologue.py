@@ -12,8 +12,7 @@ from fusegen.plan.cost import Cost, Device, SizeHints
 from fusegen.plan.expressions import Compute, Expression, Literal, Load, Loaded, Size, walk
 from fusegen.plan.group import NotApplicable
 from fusegen.plan.kernels.product import ProductAxes
-from fusegen.plan.strategies.elementwise import ACCESS_BYTES
-from fusegen.plan.tensor_cores import TENSOR_DTYPES, WIDE
+from fusegen.plan.tensor_cores import ACCESS_BYTES, TENSOR_DTYPES, WIDE
 from fusegen.plan.tile_waves import ROWS
 
 PREPARED_WHY = "an operand is made in shared memory, where its tiles arrive, beside the products"

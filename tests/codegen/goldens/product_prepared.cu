@@ -213,12 +213,10 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
                     piece = prepared;
                 };
             };
-            float accumulators[tile_columns / 2];
-            int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            float accumulators[tile_columns / 2] = {};
+            const auto prepare = [&](int step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
-                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
                 const int64_t first_depth = int64_t{step} * tile_depth;
                 const int depth_here = within(depths, first_depth, tile_depth);
@@ -228,27 +226,32 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
                     first_depth, depth_here, prepare_left);
                 fence_async_shared();  // the tensor cores read it
                 named_barrier_sync(warpgroup, 128);
+            };
+            prepare(0);
+#pragma unroll 1
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
                         accumulators, wgmma_descriptor(left_tile + depth),
-                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                        wgmma_descriptor(right_tile + depth), true);
                 }
                 wgmma_commit();
-                if (step > 0) {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                    if (thread == 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
-                }
-                previous = stage;
+                const int own_stage = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
-            wgmma_wait<0>(accumulators);
-            if (thread == 0) {
-                mbarrier_arrive(&empty[previous]);
+                if (step + 1 < steps) {
+                    prepare(step + 1);
+                }
+                wgmma_wait<0>(accumulators);
+                if (thread == 0) {
+                    mbarrier_arrive(&empty[own_stage]);
+                }
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
@@ -379,12 +382,10 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
                     piece = prepared;
                 };
             };
-            float accumulators[tile_columns / 2];
-            int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            float accumulators[tile_columns / 2] = {};
+            const auto prepare = [&](int step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
-                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
                 const int64_t first_depth = int64_t{step} * tile_depth;
                 const int depth_here = within(depths, first_depth, tile_depth);
@@ -394,27 +395,32 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
                     first_depth, depth_here, prepare_left);
                 fence_async_shared();  // the tensor cores read it
                 named_barrier_sync(warpgroup, 128);
+            };
+            prepare(0);
+#pragma unroll 1
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
                         accumulators, wgmma_descriptor(left_tile + depth),
-                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                        wgmma_descriptor(right_tile + depth), true);
                 }
                 wgmma_commit();
-                if (step > 0) {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                    if (thread == 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
-                }
-                previous = stage;
+                const int own_stage = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
-            wgmma_wait<0>(accumulators);
-            if (thread == 0) {
-                mbarrier_arrive(&empty[previous]);
+                if (step + 1 < steps) {
+                    prepare(step + 1);
+                }
+                wgmma_wait<0>(accumulators);
+                if (thread == 0) {
+                    mbarrier_arrive(&empty[own_stage]);
+                }
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
