@@ -9,7 +9,7 @@ import pytest
 from fusegen.compiler.explanation import Explanation
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
-from fusegen.plan.boundaries import boundaries
+from fusegen.plan.boundaries import boundaries, covered
 from fusegen.plan.cost import H100, SizeHints
 from fusegen.plan.group import Group
 from fusegen.plan.handover import handover
@@ -130,7 +130,7 @@ def test_one_statistic_for_each_row_is_stored_and_not_made_again() -> None:
     x, w = value("x", "m", 72, dtype=BFLOAT16), value("w", 264, 72, dtype=BFLOAT16)
     one = graph([x, w], matmul(rms_norm(x), transposed(w)))
     plan = planned(one, HINTS, device=SLOW_MEMORY)
-    names = {node.operation.name for node in plan.steps[1].covers}
+    names = {node.operation.name for node in covered(plan.steps[1])}
     assert "rsqrt" not in names and "mul" in names
 
 
@@ -142,7 +142,7 @@ def test_what_a_group_stores_for_others_is_read() -> None:
     one = graph([x, y, w], matmul(layer_norm(total), transposed(w)), total)
     plan = planned(one, HINTS, device=SLOW_MEMORY)
     assert is_handed_over(plan) and stored(plan) == {"centre", "rsqrt"}
-    assert "add" not in {node.operation.name for node in plan.steps[1].covers}
+    assert "add" not in {node.operation.name for node in covered(plan.steps[1])}
 
 
 def test_nothing_is_left_of_a_group_without_reductions() -> None:
