@@ -13,6 +13,7 @@ from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Expression, Load, Loaded, walk
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.tolerance import tolerant
 
 ACCESS_BYTES = 16
 
@@ -20,7 +21,8 @@ ACCESS_BYTES = 16
 @dataclass(frozen=True)
 class PrologueText:
     """What is done with `vector` neighbours of an operand in shared memory: statements ahead of
-    the loop over them and inside it, which end with `value`.
+    the loop over them and inside it, which end with `value`. Those in `for_depth` are the same for
+    all lines.
 
     `line` is the variable of its rows or columns. Neighbours are in depth, or in lines if
     `is_line_major`.
@@ -31,6 +33,7 @@ class PrologueText:
     vector: int
     line: str
     is_line_major: bool
+    for_depth: tuple[str, ...]
     before: tuple[str, ...]
     body: tuple[str, ...]
     value: str
@@ -85,8 +88,20 @@ def _prologue(
     known: dict[Expression, str] = {source: "value_at(piece, element)"}
     load = scalar_load(scope)
     statements = Statements(
-        scope.names, loop.scope.symbols, loop.load, load, known, choice=loop.choice
+        scope.names,
+        loop.scope.symbols,
+        loop.load,
+        load,
+        known,
+        tolerant=tolerant([(value, view.buffer.dtype)]),
+        choice=loop.choice,
     )
+    for_depth: tuple[str, ...] = ()
+    if not is_line_major:
+        for met in walk((value,)):
+            if isinstance(met, Load) and line_axis.alone not in met.symbols:
+                loop.load(met)
+        for_depth, loop.before = tuple(loop.before), []
     result = stored(statements.value(value), value.dtype, view.buffer.dtype)
     return PrologueText(
         name,
@@ -94,6 +109,7 @@ def _prologue(
         vector,
         line,
         is_line_major,
+        for_depth,
         tuple(loop.before),
         statements.drain(),
         result,

@@ -15,6 +15,12 @@ from fusegen.plan.module import buffers_of
 from fusegen.plan.partition import Dependencies
 from fusegen.plan.strategies import Verdict, judge
 
+# Why two steps compute some operations both.
+HANDED_OVER = (
+    "the first leaves what it reduces each row to, from which the product makes its operand as it "
+    "loads it, so that is never stored"
+)
+
 
 @dataclass(frozen=True)
 class Boundary:
@@ -41,16 +47,16 @@ def boundaries(
     for position, second in enumerate(plan.steps):
         reads = {p for node in covered(second) for p in dependencies.producers[node]}
         for first in plan.steps[:position]:
-            apart = not set(covered(first)) & set(covered(second))
-            if apart and reads & set(covered(first)):
-                nodes = sorted((*covered(first), *covered(second)), key=rank.__getitem__)
+            ahead, own = set(covered(first)), set(covered(second))
+            if (reads - own) & ahead and not (ahead <= own or own <= ahead):
+                nodes = sorted(ahead | own, key=rank.__getitem__)
                 group = dependencies.group(tuple(nodes))
-                verdict = judge(group, context)
-                why = (
-                    _why_operands_stand_in_memory(first, verdict)
-                    if _feeds_product(first, second, dependencies)
-                    else _reason(group, verdict)
-                )
+                if ahead & own:
+                    why = HANDED_OVER
+                elif _feeds_product(first, second, dependencies):
+                    why = _why_operands_stand_in_memory(first, judge(group, context))
+                else:
+                    why = _reason(group, judge(group, context))
                 found.append(Boundary(first, second, why))
     return tuple(found)
 

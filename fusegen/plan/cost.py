@@ -59,7 +59,8 @@ class Cost:
 
     `reads` and `writes` in bytes, `flops` in elementary operations, those of matrix products apart
     in `product_flops`, or where the tensor cores do them in `tensor_flops` (16-bit operands) and
-    `tf32_flops`, and PyTorch's in `library_flops`.
+    `tf32_flops`, and PyTorch's in `library_flops`. `least_seconds` is the time it takes at least
+    whatever these say, where that was measured.
     """
 
     reads: int
@@ -70,6 +71,7 @@ class Cost:
     tf32_flops: int = 0
     library_flops: int = 0
     occupancy: float = 1.0
+    least_seconds: float = 0.0
 
     @property
     def operations(self) -> int:
@@ -92,7 +94,7 @@ class Cost:
     def estimate(self, device: Device) -> float:
         """The time the planner reckons with, in seconds: the floor on the part of the device that
         is busy, and the launch."""
-        return device.launch + self.floor(device) / self.occupancy
+        return max(device.launch + self.floor(device) / self.occupancy, self.least_seconds)
 
 
 class SizeHints(Mapping[str, int]):

@@ -15,13 +15,14 @@ def needed_for(plan: ModulePlan) -> tuple[frozenset[int], ...]:
     producers = Dependencies.of(plan.graph).producers
     made_by = [base(root) for root in plan.graph.roots]
     covers = [set(covered(step)) for step in plan.steps]
-    reads = [{p for node in nodes for p in producers[node]} for nodes in covers]
+    reads = [{p for node in nodes for p in producers[node]} - nodes for nodes in covers]
     needed: list[frozenset[int]] = []
     for step in reversed(range(len(covers))):
         own = {i for i, node in enumerate(made_by) if node in covers[step]}
         later = zip(range(len(covers) - 1, step, -1), needed, strict=True)
         for reader, results in later:
-            if reads[reader] & covers[step]:
+            # Steps of one group compute the same; some of what others share is computed in both.
+            if covers[reader] == covers[step] or reads[reader] & covers[step]:
                 own |= results
         needed.append(frozenset(own))
     return tuple(reversed(needed))

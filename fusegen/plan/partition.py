@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.primitive.convolutions import CONVOLUTION
-from fusegen.ops.record import LibraryCall, Pointwise, Reduction
+from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
+from fusegen.plan.handover import handover
 from fusegen.plan.strategies import Verdict, judge
+from fusegen.plan.tensor_cores import TENSOR_DTYPES
 
 # What has fewer elements than the rest of a kernel by this factor may stand in memory for it.
 NARROW = 64
@@ -34,13 +36,16 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
     Operations join the groups of their producers one by one in topological order, then groups that
     read the same memory join each other, each time only if the whole gets cheaper by the
     strategies' estimates. In the end a group gives back what it computes for each of its elements
-    although it is the same for many of them, where that is dear.
+    although it is the same for many of them, where that is dear, and products take over the
+    elementwise ends of row kernels, where that is quicker than to read them: what leads to such an
+    end and to the row's statistics is then in both groups.
     """
     state = _Partition(Dependencies.of(graph), context)
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
     state.part_narrow_values()
+    state.hand_over_ends()
     return state.ordered()
 
 
@@ -172,6 +177,37 @@ class _Partition:
                 self.groups[own], self.groups[key] = map(Part, groups, verdicts)
                 self.group_of.update(dict.fromkeys(narrow, own))
 
+    def hand_over_ends(self) -> None:
+        """Give the elementwise end of what reduces rows to the products that have it as an operand,
+        where all of them take less time so."""
+        for key in sorted(self.groups):
+            group = self.groups[key].group
+            if group.having(Reduction) and not group.having(Product):
+                for end in group.results:
+                    self._hand_over(key, end)
+
+    def _hand_over(self, key: int, end: Node) -> None:
+        readers = [k for k in sorted(self.groups) if self._reads(k, end)]
+        groups = [self.groups[k].group for k in readers]
+        is_an_operand = readers and all(group.having(Product) for group in groups)
+        if end in self.dependencies.returned or end.dtype not in TENSOR_DTYPES or not is_an_operand:
+            return
+        producers = self.dependencies.producers
+        made = handover(end, self.groups[key].group, groups, producers, self.rank)
+        if made is None:
+            return
+        after = (made.keeper, *made.takers)
+        verdicts = [judge(one, self.context) for one in after]
+        before = sum(self.groups[k].verdict.seconds for k in (key, *readers))
+        if sum(verdict.seconds for verdict in verdicts) < before:
+            self.groups.update(zip((key, *readers), map(Part, after, verdicts), strict=True))
+            self.group_of.update(dict.fromkeys(made.moved, readers[0]))
+
+    def _reads(self, key: int, value: Node) -> bool:
+        """Whether a group reads a value that it does not compute."""
+        nodes = self.groups[key].group.nodes
+        return value not in nodes and any(value in self.dependencies.producers[n] for n in nodes)
+
     def _narrow(self, group: Group) -> dict[Node, None]:
         """The elementwise operations of a group that need none of its others and have fewer
         elements than it has by NARROW, in order."""
@@ -224,10 +260,12 @@ class _Partition:
 
     def _below(self, key: int) -> set[int]:
         """The groups a group reads from."""
+        own = set(self.groups[key].group.nodes)
         found = {
             self.group_of[p]
-            for node in self.groups[key].group.nodes
+            for node in own
             for p in self.dependencies.producers[node]
+            if p not in own
         }
         return found - {key}
 

@@ -31,15 +31,16 @@ ROUNDING = (CAST, AS_STORED)
 def as_stored(graph: Graph, parts: tuple[Part, ...], context: Context) -> tuple[Part, ...]:
     """A partition's parts, planned again so that what one stores for another is used as stored
     wherever both uses meet."""
-    group_of = {node: set(part.group.nodes) for part in parts for node in part.group.nodes}
     users = Dependencies.of(graph).users
     first = first_equal(topological(graph.roots))
+    groups = [frozenset(part.group.nodes) for part in parts]
     inside: dict[Node, set[Node]] = {}
     outside: dict[Node, set[Node]] = {}
-    for node, group in group_of.items():
+    for node in dict.fromkeys(node for part in parts for node in part.group.nodes):
         if _loses_digits(node):
-            inside.setdefault(first[node], set()).update(users[node] & group)
-            outside.setdefault(first[node], set()).update(users[node] - group)
+            for group in groups:  # a user may be in several
+                found = inside if node in group else outside
+                found.setdefault(first[node], set()).update(users[node] & group)
     classes = {
         one
         for one, others in outside.items()

@@ -25,6 +25,7 @@ from tests.emulated import (
     value,
 )
 from tests.kernels.families import FAMILIES, add, mul
+from tests.kernels.test_normalised_operands import HINTS, SLOW_MEMORY, graph_of
 from tests.kernels.test_operand_layouts import half, matmul
 from tests.kernels.test_tile_widths import on_tiles
 
@@ -70,6 +71,16 @@ def test_parts_of_k_are_multiplied_without_waiting(tmp_path: Path) -> None:
     inputs = [dy, w, x, mean, scale]
     plan = planned(graph(inputs, add(mul(centred, scale), x), mul(gradient, x)))
     compile_for_all(cuda_text(on_tiles(plan, 64, parts=2)), tmp_path / "kernels.cu")
+
+
+def test_normalised_operands(tmp_path: Path) -> None:
+    """What is made of an operand between two steps does not keep their products from overlapping,
+    either."""
+    names = ("layer norm", "softmax", "a normalised right operand")
+    graphs = [graph_of(name, DType.BFLOAT16) for name in names]
+    plans = [planned(one, HINTS, device=SLOW_MEMORY) for one in graphs]
+    plans += [on_tiles(plans[0], 256), on_tiles(plans[0], 128, parts=2)]
+    compile_for_all(joined_text(plans), tmp_path / "kernels.cu")
 
 
 @pytest.mark.parametrize("kind", [TileKind(192), TileKind(128), TileKind(128, 4)])

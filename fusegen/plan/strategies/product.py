@@ -250,6 +250,7 @@ def _plan(
     )
     product_flops = 2 * hints.value(node.type.count * axes.depths)
     preparation = prologue_work(left_operand, right_operand, axes, hints)
+    least_seconds = 0.0
     if preparation is not None:
         if cores is None:
             raise NotApplicable("an operand is made while it is loaded for tensor cores only")
@@ -259,6 +260,7 @@ def _plan(
         alone = Cost(moved, work.writes, 0, tensor_flops=product_flops).estimate(context.device)
         if not preparation.pays(alone, context.device):
             raise NotApplicable("making an operand anew for each tile takes longer than storing it")
+        least_seconds = preparation.seconds(alone, context.device)
         why = f"{why}; {PREPARED_WHY}"
     cores = exchanging_results(cores, epilogue) if cores else None
     shared_form = shared_tiles(cores, node, axes, epilogue, context) if cores else None
@@ -277,6 +279,7 @@ def _plan(
         + (preparation.reads if preparation else 0),
         work.writes,
         work.flops + (preparation.flops if preparation else 0),
+        least_seconds=least_seconds,
         **{_unit(node.dtype, cores): product_flops},
     )
     shared = None if cores else shared_depth(node, axes, tile, BLOCKS, epilogue, context)

@@ -67,7 +67,7 @@ struct MmaTile {
             if (line < lines_here && at_depth < depth_here) {
                 T* const place = tile + tile_row * pitch + tile_column;
                 auto brought = load_vector<T, piece>(place);
-                prepare_piece(brought, first_line + line, first_depth + at_depth);
+                prepare_piece(first_depth + at_depth)(brought, first_line + line);
                 store_vector(place, brought);
             }
         }
@@ -111,8 +111,9 @@ struct MmaOperand {
 
 // Leaves the sums of a tile of `rows` by `columns` products over `depths` in `tile`, with `pitch`
 // elements from row to row, for all threads to read. `ring` has room for `stages` pairs of tiles.
-// There is a warp for each 32 rows by 32 columns. `prepare_left` and `prepare_right` replace 16 bytes
-// of neighbours of an operand before they are multiplied, given a line and a depth.
+// There is a warp for each 32 rows by 32 columns. `prepare_left` and `prepare_right` are given
+// the depth of 16 bytes of neighbours of an operand, or of the first of them, and make what replaces
+// these before they are multiplied, given their line.
 template <int rows, int columns, int depth, int stages, Neighbours left_neighbours,
           Neighbours right_neighbours, class T, class PrepareLeft = Untouched,
           class PrepareRight = Untouched>

@@ -20,8 +20,10 @@ __device__ __forceinline__ int within(int64_t all, int64_t first, int most) {
 
 // Replaces a tile of `lines` rows or columns by `depth` as a bulk copy with the 128-byte swizzle
 // leaves it, by `threads` threads of which this is number `thread`. The tile begins at `first_line`
-// and `first_depth`; what is beyond `lines_here` and `depth_here` stays. `prepare` takes 16 bytes of
-// neighbours, a line and a depth.
+// and `first_depth`; what is beyond `depth_here` stays, and what is beyond `lines_here` does not
+// matter. `prepare` is given the depth of 16 bytes of neighbours, or of the first of them, and makes
+// what takes these and their line: neighbours in depth share what belongs to their depth with those of
+// all lines that a thread has.
 //
 // Rows of 128 bytes hold neighbours in depth, or, in chunks of as many lines as fit, in lines.
 template <Neighbours neighbours, int lines, int depth, int threads, class T, class Prepare>
@@ -42,8 +44,7 @@ __device__ __forceinline__ void prepare_tile(T* tile, int thread, int64_t first_
     const int own_row = thread / row_pieces;
     const int own_column = (thread % row_pieces ^ own_row % 8) * vector;
     T* const own = tile + thread * vector;
-#pragma unroll
-    for (int first = 0; first < turns; first += together) {
+    const auto take = [&](int first, const auto& make) {
         Vector<T, vector> loaded[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
@@ -51,13 +52,33 @@ __device__ __forceinline__ void prepare_tile(T* tile, int thread, int64_t first_
         }
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-            const int before = (first + i) * step;  // rows
-            const int line = in_depth ? before + own_row : before / depth * row_size + own_column;
-            const int at_depth = in_depth ? own_column : before % depth + own_row;
-            if (line < lines_here && at_depth < depth_here) {
-                prepare(loaded[i], first_line + line, first_depth + at_depth);
-            }
+            make(loaded[i], (first + i) * step);
             store_vector(own + (first + i) * threads * vector, loaded[i]);
+        }
+    };
+    if constexpr (in_depth) {
+        if (own_column < depth_here) {
+            const auto prepare_line = prepare(first_depth + own_column);
+#pragma unroll
+            for (int first = 0; first < turns; first += together) {
+                // Lines beyond the last take what is there for that: no branch keeps them apart.
+                take(first, [&](Vector<T, vector>& piece, int before) {
+                    const int line = before + own_row;
+                    const int last = lines_here - 1;
+                    prepare_line(piece, first_line + (line < last ? line : last));
+                });
+            }
+        }
+    } else {
+#pragma unroll
+        for (int first = 0; first < turns; first += together) {
+            take(first, [&](Vector<T, vector>& piece, int before) {
+                const int line = before / depth * row_size + own_column;
+                const int at_depth = before % depth + own_row;
+                if (line < lines_here && at_depth < depth_here) {
+                    prepare(first_depth + at_depth)(piece, first_line + line);
+                }
+            });
         }
     }
 }

@@ -158,27 +158,26 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+            const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
                 constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
                 const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+                return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                    Vector<bfloat16, vector> prepared;
 #pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
+                    for (int element = 0; element < vector; ++element) {
+                        [[maybe_unused]] const int64_t depth = first_depth + element;
+                        const float scale_value = value_at(scale_vector, element);
+                        const float mul = value_at(piece, element) * scale_value;
+                        const float relu = fusegen::relu(mul);
+                        prepared[element] = convert<bfloat16>(relu);
+                    }
+                    piece = prepared;
+                };
             };
-            float accumulators[tile_columns / 2];
-            int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            float accumulators[tile_columns / 2] = {};
+            const auto prepare = [&](int step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
-                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
                 const int64_t first_depth = int64_t{step} * tile_depth;
                 const int depth_here = within(depths, first_depth, tile_depth);
@@ -188,27 +187,32 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
                     first_depth, depth_here, prepare_left);
                 fence_async_shared();  // the tensor cores read it
                 named_barrier_sync(warpgroup, 128);
+            };
+            prepare(0);
+#pragma unroll 1
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
                         accumulators, wgmma_descriptor(left_tile + depth),
-                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                        wgmma_descriptor(right_tile + depth), true);
                 }
                 wgmma_commit();
-                if (step > 0) {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                    if (thread == 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
-                }
-                previous = stage;
+                const int own_stage = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
-            wgmma_wait<0>(accumulators);
-            if (thread == 0) {
-                mbarrier_arrive(&empty[previous]);
+                if (step + 1 < steps) {
+                    prepare(step + 1);
+                }
+                wgmma_wait<0>(accumulators);
+                if (thread == 0) {
+                    mbarrier_arrive(&empty[own_stage]);
+                }
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
@@ -323,27 +327,26 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
             const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
             [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
             // What is multiplied in place of the left operand's elements.
-            const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-                [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+            const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
                 constexpr int vector = 8;
-                Vector<bfloat16, vector> prepared;
                 const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+                return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                    Vector<bfloat16, vector> prepared;
 #pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    [[maybe_unused]] const int64_t depth = first_depth + element;
-                    const float scale_value = value_at(scale_vector, element);
-                    const float mul = value_at(piece, element) * scale_value;
-                    const float relu = fusegen::relu(mul);
-                    prepared[element] = convert<bfloat16>(relu);
-                }
-                piece = prepared;
+                    for (int element = 0; element < vector; ++element) {
+                        [[maybe_unused]] const int64_t depth = first_depth + element;
+                        const float scale_value = value_at(scale_vector, element);
+                        const float mul = value_at(piece, element) * scale_value;
+                        const float relu = fusegen::relu(mul);
+                        prepared[element] = convert<bfloat16>(relu);
+                    }
+                    piece = prepared;
+                };
             };
-            float accumulators[tile_columns / 2];
-            int previous = 0;
-            for (int step = 0; step < steps; ++step) {
+            float accumulators[tile_columns / 2] = {};
+            const auto prepare = [&](int step) {
                 bfloat16* const stage_tiles = ring + stage * stage_size;
                 bfloat16* const left_tile = stage_tiles + left_start + (warpgroup - 1) * wgmma_m * tile_depth;
-                bfloat16* const right_tile = stage_tiles + right_start;
                 mbarrier_wait(&full[stage], phase);
                 const int64_t first_depth = int64_t{step} * tile_depth;
                 const int depth_here = within(depths, first_depth, tile_depth);
@@ -353,27 +356,32 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
                     first_depth, depth_here, prepare_left);
                 fence_async_shared();  // the tensor cores read it
                 named_barrier_sync(warpgroup, 128);
+            };
+            prepare(0);
+#pragma unroll 1
+            for (int step = 0; step < steps; ++step) {
+                const bfloat16* const stage_tiles = ring + stage * stage_size;
+                const bfloat16* const left_tile = stage_tiles + left_start
+                    + (warpgroup - 1) * wgmma_m * tile_depth;
+                const bfloat16* const right_tile = stage_tiles + right_start;
                 wgmma_fence();
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
                         accumulators, wgmma_descriptor(left_tile + depth),
-                        wgmma_descriptor(right_tile + depth), step + depth > 0);
+                        wgmma_descriptor(right_tile + depth), true);
                 }
                 wgmma_commit();
-                if (step > 0) {
-                    wgmma_wait<1>();  // the step before this one is done with its stage
-                    if (thread == 0) {
-                        mbarrier_arrive(&empty[previous]);
-                    }
-                }
-                previous = stage;
+                const int own_stage = stage;
                 stage = stage + 1 == stages ? 0 : stage + 1;
                 phase ^= stage == 0;
-            }
-            wgmma_wait<0>(accumulators);
-            if (thread == 0) {
-                mbarrier_arrive(&empty[previous]);
+                if (step + 1 < steps) {
+                    prepare(step + 1);
+                }
+                wgmma_wait<0>(accumulators);
+                if (thread == 0) {
+                    mbarrier_arrive(&empty[own_stage]);
+                }
             }
 #pragma unroll
             for (int block = 0; block < tile_columns / 32; ++block) {
@@ -437,20 +445,21 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
         const int64_t tile_first_column = column_tile * tile_columns;
         const int64_t batch_index = block / row_tiles / column_tiles;
         // What is multiplied in place of the left operand's elements.
-        const auto prepare_left = [&](Vector<bfloat16, 8>& piece,
-            [[maybe_unused]] int64_t row, [[maybe_unused]] int64_t first_depth) {
+        const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
             constexpr int vector = 8;
-            Vector<bfloat16, vector> prepared;
             const auto scale_vector = load_vector<bfloat16, vector>(scale + first_depth);
+            return [=](Vector<bfloat16, vector>& piece, [[maybe_unused]] int64_t row) {
+                Vector<bfloat16, vector> prepared;
 #pragma unroll
-            for (int element = 0; element < vector; ++element) {
-                [[maybe_unused]] const int64_t depth = first_depth + element;
-                const float scale_value = value_at(scale_vector, element);
-                const float mul = value_at(piece, element) * scale_value;
-                const float relu = fusegen::relu(mul);
-                prepared[element] = convert<bfloat16>(relu);
-            }
-            piece = prepared;
+                for (int element = 0; element < vector; ++element) {
+                    [[maybe_unused]] const int64_t depth = first_depth + element;
+                    const float scale_value = value_at(scale_vector, element);
+                    const float mul = value_at(piece, element) * scale_value;
+                    const float relu = fusegen::relu(mul);
+                    prepared[element] = convert<bfloat16>(relu);
+                }
+                piece = prepared;
+            };
         };
         mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
             MmaOperand<bfloat16>{left_matrices
