@@ -17,7 +17,8 @@ from fusegen.plan.kernels.product_forms import SharedDepth
 class AddedSumsText:
     """The kernel with these parameters, which the launcher calls with these arguments: `lines`
     finish an element whose `own_sum` has been added up from the parts' `sums`. Those of a `split`
-    product lack its scales. `conditions` are those on the tensors at hand for sharing."""
+    product lack its scales. `sizes` are the batches, rows and columns. `conditions` are those on
+    the tensors at hand for sharing."""
 
     sums: str
     conditions: tuple[str, ...]
@@ -25,6 +26,7 @@ class AddedSumsText:
     arguments: tuple[str, ...]
     lines: tuple[str, ...]
     split: SplitText | None
+    sizes: tuple[str, str, str]
 
 
 def added_sums_text(plan: ProductPlan, shared: SharedDepth, host: Scope) -> AddedSumsText:
@@ -44,5 +46,6 @@ def added_sums_text(plan: ProductPlan, shared: SharedDepth, host: Scope) -> Adde
         scope.parameters,
         kernel_arguments(scope, host),
         element_lines(epilogue, scope, "own_sum"),
-        split_text(plan, split, host) if split else None,
+        split_text(plan, split, host, scope) if split else None,
+        (scope.text(axes.batches), scope.text(axes.rows), scope.text(axes.columns)),
     )

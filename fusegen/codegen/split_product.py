@@ -52,22 +52,23 @@ class SplitText:
     few_apart: bool
 
 
-def split_text(plan: ProductPlan, split: Split, host: Scope) -> SplitText:
-    """The text of a split; `host` is the launcher's scope."""
+def split_text(plan: ProductPlan, split: Split, host: Scope, scope: Scope) -> SplitText:
+    """The text of a split; `host` is the launcher's scope, and `scope` that of the kernel whose
+    text has the names."""
     axes = plan.axes
     sides = (("left", split.left, axes.row), ("right", split.right, axes.column))
     return SplitText(
         tuple(_preparation(plan, *side, host) for side in sides),
         split.promotion,
         split.is_compensated,
-        host.factor(split.left.pitch),
-        host.buffer(split.left.parts),
-        host.buffer(split.right.parts),
-        host.buffer(split.left.scales),
-        host.buffer(split.right.scales),
+        scope.factor(split.left.pitch),
+        scope.buffer(split.left.parts),
+        scope.buffer(split.right.parts),
+        scope.buffer(split.left.scales),
+        scope.buffer(split.right.scales),
         _batch(split.left),
         _batch(split.right),
-        host.buffer(split.flags),
+        scope.buffer(split.flags),
         split.few_apart,
     )
 

@@ -64,8 +64,9 @@ class TensorProductText:
     """What the skeleton `tensor_product.cu.j2` fills in: sizes in elements.
 
     The kernel takes `maps`, tensor maps of its operands, before its `arguments`.
-    A cluster of `parts` blocks shares a tile's K, or as `shared` tells. `wave` is what the launcher chooses among forms
-    by. `conditions` are those on the tensors at hand for taking this form. `run_time_depth` tells
+    `sizes` are the kernel's batches, rows, columns and depths. A cluster of `parts` blocks shares a
+    tile's K, or as `shared` tells. `wave` is what the launcher chooses among forms by. `conditions`
+    are those on the tensors at hand for taking this form. `run_time_depth` tells
     that the number of steps along K is not known when the kernel is compiled.
 
     A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
@@ -79,6 +80,7 @@ class TensorProductText:
     parameters: tuple[str, ...]
     maps: tuple[str, ...]
     arguments: tuple[str, ...]
+    sizes: tuple[str, ...]
     rows: int
     columns: int
     depth: int
@@ -126,7 +128,7 @@ def tensor_product_text(
 ) -> TensorProductText:
     """Fill the skeleton from the plan: `kernel` is the kernel's name, `scope` its own, `host` the
     launcher's."""
-    epilogue = plan.epilogue
+    epilogue, axes = plan.epilogue, plan.axes
     elements = program = None
     width = cores.columns
     extra: tuple[RegisterArray, ...] = ()
@@ -145,6 +147,7 @@ def tensor_product_text(
         scope.parameters,
         tuple(name for operand in operands for name, _ in operand.maps),
         kernel_arguments(scope, host),
+        tuple(map(scope.text, (axes.batches, axes.rows, axes.columns, axes.depths))),
         cores.rows,
         cores.columns,
         cores.depth,
@@ -158,7 +161,7 @@ def tensor_product_text(
         operands,
         _conditions(plan, cores, scope, host),
         plan.axes.depths.constant is None or cores.parts > 1 or cores.shared is not None,
-        split_text(plan, cores.split, host) if cores.split else None,
+        split_text(plan, cores.split, host, host) if cores.split else None,
         elements,
         program,
         cores.neighbours,

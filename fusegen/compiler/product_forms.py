@@ -66,6 +66,8 @@ def _tuned(plan: ProductPlan) -> str:
 
 def shown_columns(kind: TileKind) -> str:
     """How many columns tiles of a kind have, and how many parts of K if there are several."""
+    if kind.is_shared:
+        return f"{kind.columns} (K shared through memory)"
     return f"{kind.columns}{f' (K in {kind.parts} parts)' if kind.parts > 1 else ''}"
 
 
@@ -73,7 +75,7 @@ def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     cores = plan.tensor_cores
     if cores is None:
         return ()
-    if plan.narrower:
+    if plan.narrower and not cores.split:
         *others, last = [shown_columns(form.kind) for form in (cores, *plan.narrower)]
         return (
             f"Hopper's tensor cores on tiles of {cores.rows} rows and {', '.join(others)} or "
@@ -81,6 +83,8 @@ def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
             "multiprocessor at a time",
         )
     tiles = f"Hopper's tensor cores on tiles of {cores.rows} x {shown_columns(cores.kind)}"
+    if plan.narrower:
+        tiles = f"{tiles}, whose K blocks share through memory where tiles are few"
     wide = cores.split.wide if cores.split else None
     if wide is None:
         return (tiles,)

@@ -19,19 +19,21 @@ from fusegen.plan.tile_waves import LEAST_STEPS, SHARING_BLOCKS
 # On the shared-memory tile, about two blocks for each multiprocessor of an H100. The number is the
 # same on every card, and so are a sum's bits.
 BLOCKS = 256
+# On the tensor cores: wider tiles leave twice as many sums, which takes longer than what they save
+# in loads but for the largest results (docs/notes/product-shapes.md).
+MOST_COLUMNS = 128
 SHARED_WHY = "blocks share K where tiles are few, and a kernel adds their sums in order"
 
 
 def shared_tiles(
     cores: WgmmaForm, node: Node, axes: ProductAxes, epilogue: Epilogue, context: Context
 ) -> WgmmaForm | None:
-    """The form of a product on the tensor cores whose K is shared through memory, on the widest
-    tiles that the result needs, which load the least; None where it is not worth it, or rows are
-    not known. A sum is left as a pair with its neighbour."""
+    """The form of a product on the tensor cores whose K is shared through memory; None where it is
+    not worth it, or rows are not known. A sum is left as a pair with its neighbour."""
     if axes.rows.constant is None:
         return None
-    kind = TileKind(possible_kinds(cores, axes, None)[0].columns)
-    form = replace(on_kind(cores, kind), exchange=Exchange.NONE, neighbours=PAIR)
+    columns = min(MOST_COLUMNS, possible_kinds(cores, axes, None)[0].columns)
+    form = replace(on_kind(cores, TileKind(columns)), exchange=Exchange.NONE, neighbours=PAIR)
     return with_shared_depth(form, node, axes, epilogue, context)
 
 

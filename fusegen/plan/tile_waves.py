@@ -33,8 +33,9 @@ WAVES_OF_PARTS: Mapping[TileKind, WaveTime] = {
     TileKind(64, 2): WaveTime(1500.0, 2.42),
     TileKind(64, 4): WaveTime(3500.0, 1.2),
 }
-# What it takes to leave all sums of a K that is shared through memory, and for a kernel to add them.
-ADDING: Mapping[int, float] = {256: 12000.0, 128: 8000.0}
+# What it takes to leave all sums of a K that is shared through memory, and for a kernel to add
+# them: docs/notes/product-shapes.md ("A depth that is shared through memory").
+ADDING = 8000.0
 # What it takes to add the sums of a tile's other parts, in nanoseconds, by the tile's columns: a
 # guess of two barriers of the cluster, and of its sums at 100 bytes a nanosecond.
 MEETING = 1000.0
@@ -55,7 +56,8 @@ WORTH = 1.1
 LAUNCH = 2500.0
 # Where sizes are not known: up to so many tiles along the rows, and powers of four.
 MOST_ROW_TILES = 64
-COLUMNS = DEPTHS = (64, 256, 1024, 4096, 16384)
+COLUMNS = (64, 256, 1024, 4096, 16384)
+DEPTHS = (*COLUMNS, 65536)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def wave_time(kind: TileKind, itemsize: int) -> WaveTime:
     a rate of bytes."""
     known = WAVES_OF_PARTS.get(kind)
     if kind.is_shared:
-        known = replace(WAVES[kind.columns], fixed=WAVES[kind.columns].fixed + ADDING[kind.columns])
+        known = replace(WAVES[kind.columns], fixed=WAVES[kind.columns].fixed + ADDING)
     elif known is None:
         whole = WAVES[kind.columns]
         sent = (kind.parts - 1) * ROWS * kind.columns * SUM_BYTES

@@ -94,8 +94,8 @@ class ProductPlan(KernelPlan):
     lie evenly apart, whatever the strides. Where `tensor_cores`, `skinny` or `mma` are given, the
     launcher takes that form for tensors and devices that allow it. The forms in `narrower`, the
     widest first, stand in for `tensor_cores` where their tiles' waves end sooner on the device, but
-    for those numbers of rows that are `tuned`; of one that is split there is only that whose K
-    is shared, which stands in where it can be. With `skinny_first` that form goes before all others.
+    for those numbers of rows that are `tuned`; of one that is split there is only that whose K is
+    shared, which stands in where it can be. With `skinny_first` that form goes before all others.
 
     With a prologue, what is multiplied is made of the operand's element as it is loaded.
     """

@@ -14,7 +14,6 @@ namespace fusegen {
 template <bool packed>
 __global__ void __launch_bounds__(128) matmul_add_kernel(
     int64_t parts,  // of K, each for a block
-    float* __restrict__ sums,  // of the parts, where there are several
     const float* __restrict__ dy,
     Strides<2> dy_strides,
     const float* __restrict__ x,
@@ -22,6 +21,7 @@ __global__ void __launch_bounds__(128) matmul_add_kernel(
     const float* __restrict__ old,
     Strides<2> old_strides,
     float* __restrict__ y,
+    float* __restrict__ matmul_sums,
     int64_t batch) {
     wait_for_earlier_kernels();
     constexpr int threads = 128;
@@ -55,20 +55,16 @@ __global__ void __launch_bounds__(128) matmul_add_kernel(
         Tile::Sums accumulators = {};
         Tile::multiply(left_source, tile_first_row, rows, right_source, tile_first_column, columns,
                        depth_start, depth_end, operand_tiles, accumulators);
-        if (parts > 1) {
-            float* const own_sums = sums + part_tile * 4096;
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                Tile::store_row(own_sums + Tile::row(i) * 64, accumulators[i]);
-            }
-            continue;
-        }
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const int64_t row = tile_first_row + Tile::row(i);
                 const int64_t column = tile_first_column + Tile::column(j);
+                if (row < rows && column < columns && parts > 1) {
+                    matmul_sums[batch_index * 8192 + column + part * 8192 + row * 128] = accumulators[i][j];
+                    continue;
+                }
                 if (row < rows && column < columns) {
                     const float old_value = old[packed ? column + row * 128 : old_strides(row, column)];
                     const float add = accumulators[i][j] + old_value;
@@ -89,22 +85,16 @@ __global__ void __launch_bounds__(128) matmul_add_sums_kernel(
     const float* __restrict__ old,
     float* __restrict__ y) {
     wait_for_earlier_kernels();
-    constexpr int threads = 128;
-    constexpr int tile_size = 4096;
     const int64_t batches = 1;
     const int64_t rows = 64;
     const int64_t columns = 128;
-    const int64_t row_tiles = (rows + 63) / 64;
-    const int64_t column_tiles = (columns + 63) / 64;
-    const int64_t part_size = batches * row_tiles * column_tiles * tile_size;
-    for (int64_t index = int64_t{blockIdx.x} * threads
-        + threadIdx.x; index < batches * rows * columns; index += int64_t{gridDim.x} * threads) {
+    const int64_t part_size = batches * rows * columns;
+    for (int64_t index = int64_t{blockIdx.x} * 128
+        + threadIdx.x; index < part_size; index += int64_t{gridDim.x} * 128) {
         const int64_t column = index % columns;
         const int64_t row = index / columns % rows;
         [[maybe_unused]] const int64_t batch_index = index / columns / rows;
-        const int64_t tile = (batch_index * column_tiles + column / 64) * row_tiles + row / 64;
-        const float* const first_sum =
-            sums + tile * tile_size + row % 64 * 64 + column % 64;
+        const float* const first_sum = sums + index;
         float own_sum = 0;
 #pragma unroll 8
         for (int64_t part = 0; part < parts; ++part) {
@@ -137,26 +127,23 @@ FUSEGEN_EXPORT int launch_matmul_add(
     constexpr std::size_t shared_bytes = 0;
     const bool packed = is_contiguous(dy_strides, {batch, 64}) && is_contiguous(x_strides, {batch, 128}) &&
                         is_contiguous(old_strides, {64, 128});
-    const int64_t steps = divide_up(batch, 16);
-    const int64_t most_parts = 256 / tiles;
-    const int64_t long_parts = steps / 8;
-    const int64_t worth_it = most_parts < long_parts ? most_parts : long_parts;
-    const int64_t parts = worth_it > 1 && is_contiguous(old_strides, {64, 128}) ? worth_it : 1;
+    const int64_t shared_parts = parts_of_depth(256, tiles, batch, 128);
+    const int64_t parts = is_contiguous(old_strides, {64, 128}) ? shared_parts : 1;
     const dim3 grid = grid_of(parts * tiles);
     if (packed) {
         FUSEGEN_LAUNCH((matmul_add_kernel<true>),
                        grid, dim3(threads), shared_bytes, stream,
-                       parts, matmul_sums, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
-                       Strides<2>(old_strides), y, batch);
+                       parts, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
+                       Strides<2>(old_strides), y, matmul_sums, batch);
     } else {
         FUSEGEN_LAUNCH((matmul_add_kernel<false>),
                        grid, dim3(threads), shared_bytes, stream,
-                       parts, matmul_sums, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
-                       Strides<2>(old_strides), y, batch);
+                       parts, dy, Strides<2>(dy_strides), x, Strides<2>(x_strides), old,
+                       Strides<2>(old_strides), y, matmul_sums, batch);
     }
     if (parts > 1) {
         FUSEGEN_LAUNCH(matmul_add_sums_kernel, grid_of(divide_up(1 * rows
-            * columns, threads)), dim3(threads), 0, stream,
+            * columns, 128)), dim3(128), 0, stream,
                        parts, matmul_sums, old, y);
     }
     return FUSEGEN_LAST_ERROR();

@@ -15,9 +15,10 @@
 
 namespace fusegen {
 // linear_gelu: linear, gelu.
-// The product's elements are finished in registers and stored once; float32 operands are first
-// written as two float16 parts each, of which the tensor cores make three products, as accurate as
-// float32's and less work.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
 template <bool packed>
 __global__ void __launch_bounds__(128) linear_gelu_kernel(
     const uint8_t* __restrict__ flags,  // of the tiles to compute, null for all
@@ -88,9 +89,65 @@ __global__ void __launch_bounds__(128) linear_gelu_kernel(
 }
 
 // linear_gelu: linear, gelu.
-// The product's elements are finished in registers and stored once; float32 operands are first
-// written as two float16 parts each, of which the tensor cores make three products, as accurate as
-// float32's and less work.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
+// This kernel adds the sums of the parts of K, in their order, where several blocks have shared it.
+__global__ void __launch_bounds__(flag_rows * flag_columns) linear_gelu_sums_kernel(
+    int64_t parts,
+    const float* __restrict__ sums,
+    float* __restrict__ y,
+    float16* __restrict__ matmul_left_parts,
+    float* __restrict__ matmul_left_scales,
+    float16* __restrict__ matmul_right_parts,
+    float* __restrict__ matmul_right_scales,
+    uint8_t* __restrict__ matmul_flags,
+    int64_t batch) {
+    wait_for_earlier_kernels();
+    const int64_t batches = 1;
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t part_size = batches * rows * columns;
+    const LineScale* const left_scales = reinterpret_cast<const LineScale*>(matmul_left_scales);
+    const LineScale* const right_scales = reinterpret_cast<const LineScale*>(matmul_right_scales);
+    const int64_t row_marks = (rows + split_tile - 1) / split_tile * (split_tile / flag_rows);
+    const int64_t column_marks = (columns + split_tile - 1) / split_tile * (split_tile / flag_columns);
+    for (int64_t mark = blockIdx.x; mark < batches * row_marks * column_marks; mark += gridDim.x) {
+        const int64_t batch_index = mark / column_marks / row_marks;
+        const int64_t row = mark / column_marks % row_marks * flag_rows + threadIdx.x / flag_columns;
+        const int64_t column = mark % column_marks * flag_columns + threadIdx.x % flag_columns;
+        bool is_lost = false;
+        if (row < rows && column < columns) {
+            const float* const first_sum = sums + (batch_index * rows + row) * columns + column;
+            float own_sum = 0;
+#pragma unroll 8
+            for (int64_t part = 0; part < parts; ++part) {
+                own_sum += first_sum[part * part_size];
+            }
+            const int64_t left_line = row;
+            const int64_t right_line = column;
+            const LineScale left_scale = left_scales[left_line];
+            const LineScale right_scale = right_scales[right_line];
+            is_lost = is_below_loss(own_sum, left_scale, right_scale) &&
+                      !outweighs_loss(left_scale, right_scale, matmul_left_parts
+                          + left_line * 1024, matmul_right_parts + right_line * 1024);
+            own_sum = without_scale(own_sum, left_scale, right_scale);
+            const float gelu = fusegen::gelu_none(own_sum);
+            y[column + row * 4096 + batch * batch_index * 4096] = gelu;
+        }
+        const bool any_lost = __syncthreads_or(is_lost);
+        if (threadIdx.x == 0) {
+            matmul_flags[mark] = any_lost;
+        }
+    }
+}
+
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
 // This form is for products of few rows, at most `tile_rows`: a block reads its columns of the right
 // operand once and keeps the sums of all rows.
 template <int tile_rows>
@@ -135,6 +192,177 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
         }
         __syncthreads();  // the next columns' sums overwrite these
     }
+}
+
+// linear_gelu: linear, gelu.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
+// This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
+// stages, two others multiply them, each for half of the rows.
+// Tiles are few: several blocks share the K of each, and leave the sums of their parts.
+__global__ void __launch_bounds__(384, 1) linear_gelu_shared_tensor_kernel(
+    const __grid_constant__ TensorMap left_map,
+    const __grid_constant__ TensorMap left_low_map,
+    const __grid_constant__ TensorMap right_map,
+    const __grid_constant__ TensorMap right_low_map,
+    int parts,  // of K, each for a block
+    float* __restrict__ matmul_sums,
+    int64_t batch) {
+    wait_for_earlier_kernels();
+#if FUSEGEN_HAS_WGMMA
+    constexpr int vector = 4;
+    constexpr int stages = 3;
+    constexpr int tile_rows = 128;
+    constexpr int tile_columns = 128;
+    constexpr int tile_depth = 64;
+    constexpr int left_start = 0;
+    constexpr int left_low_start = 8192;
+    constexpr int right_start = 16384;
+    constexpr int right_low_start = 24576;
+    constexpr int stage_size = 32768;  // elements
+    const int64_t rows = batch;
+    const int64_t columns = 4096;
+    const int64_t depths = 1024;
+    const TileOrder order{static_cast<int>((rows + tile_rows - 1) / tile_rows),
+                          static_cast<int>((columns + tile_columns - 1) / tile_columns)};
+    const int tiles = static_cast<int>(1 * order.rows * order.columns);
+    const int part = static_cast<int>(blockIdx.x % parts);
+    const int all_steps = static_cast<int>((depths + tile_depth - 1) / tile_depth);
+    const int first_step = all_steps * part / parts;
+    const int steps = all_steps * (part + 1) / parts - first_step;
+    FUSEGEN_SHARED(std::uint64_t, full, stages);   // the stage's operands have arrived
+    FUSEGEN_SHARED(std::uint64_t, empty, stages);  // both multiplying warpgroups are done with them
+    FUSEGEN_TILE_SHARED(float16, ring);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&empty[stage], 2);
+        }
+        mbarrier_fence_init();
+        prefetch_tensor_map(left_map);
+        prefetch_tensor_map(left_low_map);
+        prefetch_tensor_map(right_map);
+        prefetch_tensor_map(right_low_map);
+    }
+    __syncthreads();
+    const int warpgroup = threadIdx.x / 128;
+    const int thread = threadIdx.x % 128;
+    int stage = 0;
+    unsigned phase = 0;
+    if (warpgroup == 0) {
+        decrease_registers<40>();
+        for (int tile = thread == 0
+            ? static_cast<int>(blockIdx.x / parts) : tiles; tile < tiles; tile += gridDim.x / parts) {
+            int batch_index, row_tile, column_tile;
+            order.find(tile, batch_index, row_tile, column_tile);
+            const int tile_first_row = row_tile * tile_rows;
+            const int tile_first_column = column_tile * tile_columns;
+            for (int step = first_step; step < first_step + steps; ++step) {
+                float16* const stage_tiles = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], phase ^ 1);
+                mbarrier_arrive_expect(&full[stage], stage_size * sizeof(float16));
+                tma_load_3d(stage_tiles + left_start, left_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                tma_load_3d(stage_tiles + left_low_start, left_low_map, &full[stage],
+                            step * tile_depth, tile_first_row, 0);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_start, right_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 16);
+                // The lines come in an order that makes the columns neighbours which a thread holds of the result.
+                tma_load_5d(stage_tiles + right_low_start, right_low_map, &full[stage],
+                            step * tile_depth, 0, 0, 0, tile_first_column / 16);
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+        }
+    } else {
+        increase_registers<232>();
+        const int own_row = (warpgroup - 1) * wgmma_m + thread / 32 * 16 + thread % 32 / 4;
+        for (int tile = blockIdx.x / parts; tile < tiles; tile += gridDim.x / parts) {
+            int batch_of_tile, row_tile, column_tile;
+            order.find(tile, batch_of_tile, row_tile, column_tile);
+            [[maybe_unused]] const int64_t batch_index = batch_of_tile;
+            const int64_t tile_first_row = int64_t{row_tile} * tile_rows;
+            [[maybe_unused]] const int64_t tile_first_column = int64_t{column_tile} * tile_columns;
+            float accumulators[tile_columns / 2] = {};
+            float sums[tile_columns / 2];
+            float small[tile_columns / 2] = {};
+            int previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                const float16* const stage_tiles = ring + stage * stage_size;
+                const int own_lines = (warpgroup - 1) * wgmma_m * tile_depth;
+                mbarrier_wait(&full[stage], phase);
+#pragma unroll 1  // else there would be registers for the sums of each turn, and too few
+                for (int first = 0; first < tile_depth; first += 32) {
+                    wgmma_fence(sums);
+#pragma unroll
+                    for (int depth = first; depth < first + 32; depth += wgmma_k<float16>) {
+                        wgmma<float16, tile_columns>(sums, wgmma_descriptor(stage_tiles + left_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_start
+                                                         + depth), depth > first);
+                    }
+                    wgmma_commit();
+#pragma unroll
+                    for (int depth = first; depth < first + 32; depth += wgmma_k<float16>) {
+                        wgmma<float16, tile_columns>(small, wgmma_descriptor(stage_tiles + left_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_low_start
+                                                         + depth), true);
+                        wgmma<float16, tile_columns>(small, wgmma_descriptor(stage_tiles + left_low_start
+                            + own_lines + depth),
+                                                     wgmma_descriptor(stage_tiles + right_start
+                                                         + depth), true);
+                    }
+                    wgmma_commit();
+                    wgmma_wait<1>(sums);
+                    if (thread == 0 && first == 0 && step > 0) {
+                        mbarrier_arrive(&empty[previous]);  // all of the step before this one is done, too
+                    }
+#pragma unroll
+                    for (int i = 0; i < tile_columns / 2; ++i) {
+                        accumulators[i] += sums[i];
+                    }
+                }
+                previous = stage;
+                stage = stage + 1 == stages ? 0 : stage + 1;
+                phase ^= stage == 0;
+            }
+            wgmma_wait<0>(small);
+            if (thread == 0) {
+                mbarrier_arrive(&empty[previous]);
+            }
+#pragma unroll
+            for (int i = 0; i < tile_columns / 2; ++i) {
+                accumulators[i] += small[i] * (1 / low_part_scale);
+            }
+#pragma unroll
+            for (int block = 0; block < tile_columns / 16; ++block) {
+                const int64_t block_column = tile_first_column + block * 16 + thread % 4 * 4;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int64_t product_row = tile_first_row + own_row + half * 8;
+                    // Beyond the edges the first row's operands are read, and nothing is stored.
+                    const bool is_active = product_row < rows;
+                    const int64_t row = is_active ? product_row : 0;
+                    const int64_t first_column = block_column;
+                    Vector<float, vector> matmul_sums_vector;
+#pragma unroll
+                    for (int element = 0; element < vector; ++element) {
+                        matmul_sums_vector[element] = accumulators[block * 8 + element / 2 * 4 + half * 2
+                            + element % 2];
+                    }
+                    store_vector_if(is_active, matmul_sums + first_column + row * 4096
+                        + batch * batch_index * 4096 + batch * part * 4096, matmul_sums_vector);
+                }
+            }
+        }
+    }
+#else
+    __trap();  // the launcher takes this form on Hopper alone
+#endif
 }
 
 // Splits the left operand's rows into float16 parts (split.cuh).
@@ -203,9 +431,10 @@ __global__ void __launch_bounds__(split_line_threads) linear_gelu_split_right_ke
 }
 
 // linear_gelu: linear, gelu.
-// The product's elements are finished in registers and stored once; float32 operands are first
-// written as two float16 parts each, of which the tensor cores make three products, as accurate as
-// float32's and less work.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
 // This form runs on Hopper's tensor cores: one warpgroup copies tiles of the operands into a ring of
 // stages, two others multiply them, each for half of the rows.
 __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
@@ -472,9 +701,10 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_tensor_kernel(
 }
 
 // linear_gelu: linear, gelu.
-// The product's elements are finished in registers and stored once; float32 operands are first
-// written as two float16 parts each, of which the tensor cores make three products, as accurate as
-// float32's and less work.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
 // This form computes the rows, and then what is left of the columns, whose operands have few elements
 // that are not 0.
 template <bool packed>
@@ -566,9 +796,10 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
 }
 
 // linear_gelu: linear, gelu.
-// The product's elements are finished in registers and stored once; float32 operands are first
-// written as two float16 parts each, of which the tensor cores make three products, as accurate as
-// float32's and less work.
+// The product's elements are finished in registers and stored once; blocks share K where tiles are
+// few, and a kernel adds their sums in order; float32 operands are first written as two float16
+// parts each, of which the tensor cores make three products, as accurate as float32's and less
+// work.
 // This form computes tiles again whose operands float16 parts cannot represent, from three bfloat16
 // parts of each element (wide_split.cuh). It takes away their marks, unless they are beyond it, too.
 __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
@@ -705,6 +936,7 @@ FUSEGEN_EXPORT int launch_linear_gelu(
     float16* matmul_right_parts,
     float* matmul_right_scales,
     uint8_t* matmul_flags,
+    float* matmul_sums,
     int64_t batch,
     void* stream) {
     const int64_t rows = batch;
@@ -753,6 +985,7 @@ FUSEGEN_EXPORT int launch_linear_gelu(
     TensorMap right_low_map;
     const int64_t depths = 1024;
     const int64_t tensor_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 128);
+    const int64_t parts = parts_of_depth(128, tensor_tiles, depths, 512);
     if (has_wgmma() && tensor_tiles <= TileOrder::limit && columns % 2 == 0 &&
         split_pays(1, batch, 4096, 1024) && is_aligned(y, 16) && is_aligned(matmul_left_parts, 8) &&
         is_aligned(matmul_left_scales, 16) && is_aligned(matmul_right_parts, 8) &&
@@ -772,8 +1005,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
         const int64_t processors = processor_count();
         constexpr std::size_t ring_bytes = 98304 * sizeof(float16);
         {
-            const int64_t lines = 1 * rows;
-            const dim3 blocks = grid_of(lines);
+            const int64_t lines = rows;
+            const dim3 blocks = grid_of(1 * lines);
             if (is_contiguous(x_strides, {batch, 1024})) {
                 FUSEGEN_LAUNCH((linear_gelu_split_left_kernel<true>), blocks, dim3(split_line_threads), 0, stream,
                                x, Strides<2>(x_strides), matmul_left_parts, matmul_left_scales, batch);
@@ -783,8 +1016,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             }
         }
         {
-            const int64_t lines = 1 * columns;
-            const dim3 blocks = grid_of(lines);
+            const int64_t lines = columns;
+            const dim3 blocks = grid_of(1 * lines);
             if (is_contiguous(fc_weight_strides, {4096, 1024})) {
                 FUSEGEN_LAUNCH((linear_gelu_split_right_kernel<true>), blocks, dim3(split_line_threads), 0, stream,
                                fc_weight, Strides<2>(fc_weight_strides), matmul_right_parts, matmul_right_scales);
@@ -794,10 +1027,22 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             }
         }
 
-        FUSEGEN_LAUNCH(linear_gelu_tensor_kernel, grid_of(tensor_tiles < processors
-            ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
-                       left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts,
-                       matmul_left_scales, matmul_right_parts, matmul_right_scales, matmul_flags, batch);
+        if (parts > 1) {
+            FUSEGEN_LAUNCH(linear_gelu_shared_tensor_kernel, grid_of(parts
+                * tensor_tiles), dim3(384), ring_bytes, stream,
+                           left_map, left_low_map, right_map, right_low_map, static_cast<int>(parts),
+                                       matmul_sums, batch);
+            FUSEGEN_LAUNCH(linear_gelu_sums_kernel, grid_of(1 * divide_up(rows, split_tile)
+                * divide_up(columns, split_tile) * (split_tile / flag_rows)
+                * (split_tile / flag_columns)), dim3(flag_rows * flag_columns), 0, stream,
+                           parts, matmul_sums, y, matmul_left_parts, matmul_left_scales, matmul_right_parts,
+                                       matmul_right_scales, matmul_flags, batch);
+        } else {
+            FUSEGEN_LAUNCH(linear_gelu_tensor_kernel, grid_of(tensor_tiles < processors
+                ? tensor_tiles : processors), dim3(384), ring_bytes, stream,
+                           left_map, left_low_map, right_map, right_low_map, y, matmul_left_parts, matmul_left_scales,
+                           matmul_right_parts, matmul_right_scales, matmul_flags, batch);
+        }
         {
             const int64_t lines = 1 * (rows > columns ? rows : columns);
             const dim3 blocks = grid_of(lines < 8 * processors ? lines : 8 * processors);

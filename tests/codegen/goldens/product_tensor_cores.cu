@@ -782,8 +782,8 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
     const dim3 grid = grid_of(tiles);
     // Of the kinds of tiles the one whose waves, a block for each multiprocessor, end first.
     constexpr TileWave tile_waves[] = {
-        {256, 1, 1700, 10.6, 0},
-        {64, 1, 500, 3.6, 0},
+        {256, 1, 1700, 10.6, 0, 0},
+        {64, 1, 500, 3.6, 0, 0},
     };
     const int64_t row_tiles = 1 * divide_up(rows, 128);
     const int form = quickest_tile(tile_waves, row_tiles, columns, 96, processor_count());
