@@ -22,16 +22,15 @@
 
 namespace fusegen {
 
-// Whether the split form is quicker than the shared-memory tile: it has a tenth of the work, but the
-// operands are written and read once more (128 x 1024 and 256 x 256 over 65536 take as long or longer,
-// 784 x 256 less, on an H200), three kernels are launched, and below 512 of K the parts' rounding shows
-// beside the sum's.
+// Whether the split form is quicker than the shared-memory tile, of which each is one block's where
+// there is a split form, too: it has a tenth of the work, but the operands are written and read once
+// more, three kernels are launched, and below 512 of K the parts' rounding shows beside the sum's.
 inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t depths) {
 #ifdef FUSEGEN_EMULATE
     return batches * rows * columns * depths > 0;  // so that small tests take it
 #else
-    return depths >= 512 && rows * columns >= 128 * (rows + columns) &&
-           batches * rows * columns >= (int64_t{1} << 28) / depths;
+    return depths >= 512 && rows * columns >= 48 * (rows + columns) &&
+           batches * rows * columns >= (int64_t{1} << 27) / depths;
 #endif
 }
 

@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_64_tensor_kernel(
                 const bfloat16* const left_tile = stage_tiles + left_start
                     + (warpgroup - 1) * wgmma_m * tile_depth;
                 const bfloat16* const right_tile = stage_tiles + right_start;
-                wgmma_fence();
+                wgmma_fence(accumulators);
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
                 const bfloat16* const left_tile = stage_tiles + left_start
                     + (warpgroup - 1) * wgmma_m * tile_depth;
                 const bfloat16* const right_tile = stage_tiles + right_start;
-                wgmma_fence();
+                wgmma_fence(accumulators);
 #pragma unroll
                 for (int depth = 0; depth < tile_depth; depth += wgmma_k<bfloat16>) {
                     wgmma<bfloat16, tile_columns>(
