@@ -67,8 +67,8 @@ MUTANTS = (
     Mutant(
         "the end of K left out",
         CHAIN,
-        r"first_depth < depths;",
-        "first_depth + 8 < depths;",
+        r"(depths|depth_end), operand_tiles",
+        r"\1 - 8, operand_tiles",
         BACKWARD,
     ),
     Mutant(
@@ -90,16 +90,17 @@ MUTANTS = (
     Mutant(
         "bfloat16 where float32 was due",
         CHAIN,
-        r"accumulators\[i\]\[j\] \+= step\[i\]\[j\];",
-        "accumulators[i][j] = convert<float>(convert<bfloat16>(accumulators[i][j] + step[i][j]));",
+        r"Tile::multiply\([^;]*;",
+        r"\g<0> for (auto& row : accumulators) for (float& sum : row) "
+        "sum = convert<float>(convert<bfloat16>(sum));",
         BACKWARD,
     ),
     Mutant(
         "a missing barrier",
         CHAIN,
-        r"__syncthreads\(\);  // the next step",
-        "// the next step",
-        BACKWARD,
+        r"__syncthreads\(\);\n",
+        "\n",
+        FORWARD,
     ),
     Mutant(
         "strides of the gradient ignored",

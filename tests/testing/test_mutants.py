@@ -29,10 +29,11 @@ MUTANTS = (
     Mutant(
         "bfloat16 where float32 was due",
         CHAIN,
-        r"accumulators\[i\]\[j\] \+= step\[i\]\[j\];",
-        "accumulators[i][j] = convert<float>(convert<bfloat16>(accumulators[i][j] + step[i][j]));",
+        r"Tile::multiply\([^;]*;",
+        r"\g<0> for (auto& row : accumulators) for (float& sum : row) "
+        "sum = convert<float>(convert<bfloat16>(sum));",
     ),
-    Mutant("the end of K left out", CHAIN, r"first_depth < depths;", "first_depth + 8 < depths;"),
+    Mutant("the end of K left out", CHAIN, r"depths, operand_tiles", "depths - 8, operand_tiles"),
     Mutant(
         "eps outside the root", CHAIN, r"fusegen::rsqrt\(add\)", "(fusegen::rsqrt(div) + 1e-05f)"
     ),
