@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "eps outside the root", CHAIN, r"fusegen::rsqrt\(add\)", "(fusegen::rsqrt(div) + 1e-05f)"
     ),
-    Mutant("a missing barrier", CHAIN, r"__syncthreads\(\);  // the next step", "// the next step"),
+    Mutant("a missing barrier", CHAIN, r"__syncthreads\(\);\n", "\n"),
     Mutant("strides ignored", CHAIN, r"is_contiguous\(x_strides, [^)]*\)", "true"),
     Mutant(
         "variance in one pass",
