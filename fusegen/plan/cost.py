@@ -37,7 +37,8 @@ class Device:
 
 
 # An H100 SXM: 3.01 TB/s is a measured device copy; 132 processors of 128 lanes at 1.7 GHz, a
-# fused multiply-add each, give 57 Tflop/s, of which a plain shared-memory tile reaches a third;
+# fused multiply-add each, give 57 Tflop/s, of which a plain shared-memory tile reached a third
+# when this was measured (it has 27 to 38 Tflop/s since, docs/notes/product-shapes.md);
 # cuBLAS was measured at 713 Tflop/s in bfloat16 and 384 in TF32, PyTorch's
 # convolution of 8 and 16 channels at 21 to 35 in either.
 H100 = Device(

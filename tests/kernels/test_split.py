@@ -214,6 +214,23 @@ def test_error_is_at_most_that_of_a_float32_sum(name: str, is_shared: bool) -> N
     assert all(a <= LUCK * b for a, b in zip(found, peer, strict=True)), (found, peer)
 
 
+@pytest.mark.parametrize("name", ["x transposed", "both transposed"])
+def test_clusters_split_long_lines(name: str) -> None:
+    """Three blocks share a depth of 3100 along which neighbours do not lie: the greatest of a line
+    and what it loses are those of all three, wherever they stand."""
+    generator = torch.Generator().manual_seed(12)
+    x, w = (torch.randn(n, 3100, generator=generator) for n in (19, 10))
+    x[torch.arange(19), torch.arange(19) * 160] = 3e4  # in every block's part
+    x[4], w[3] = spread(x, 60)[4], 0.0
+    operands = (x.T.contiguous(), w.T.contiguous() if name.startswith("both") else w)
+    (actual,) = kernels()[name](*operands, check=True)
+    found = errors(actual, x.double() @ w.double().T)
+    peer = errors(sequential(x, w), x.double() @ w.double().T)
+    assert all(a <= LUCK * b for a, b in zip(found, peer, strict=True)), (found, peer)
+    for seed in range(1, 3):
+        assert torch.equal(kernels()[name](*operands, seed=seed)[0], actual)
+
+
 @SHARING
 @pytest.mark.parametrize("name", ["plain", "x transposed", "both transposed"])
 def test_lines_of_few_elements_are_those_of_float32(name: str, is_shared: bool) -> None:

@@ -108,6 +108,24 @@ def test_a_depth_is_shared_where_that_was_measured_to_be_quicker(
     assert min(times, key=lambda kind: times[kind]) == TileKind(*expected)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "depths", "is_shared"),
+    [
+        (128, 512, 16384, True),  # 17 us on an H200; 22 on (64, 4)
+        (512, 512, 65536, True),  # 69; 90 on (128, 4)
+        (1024, 1024, 4096, False),  # 25; 20 on (64, 1)
+        (1024, 1024, 65536, True),  # 200; 224 on (128, 2)
+    ],
+)
+def test_a_depth_is_shared_through_memory_where_that_was_measured_to_be_quicker(
+    rows: int, columns: int, depths: int, is_shared: bool
+) -> None:
+    extent = Extent(rows // 128, columns, depths)
+    kinds = [*map(TileKind, WAVES), *WAVES_OF_PARTS, TileKind(128, is_shared=True)]
+    times = {kind: time(extent, kind, wave_time(kind, 2), 132) for kind in kinds}
+    assert min(times, key=lambda kind: times[kind]).is_shared == is_shared
+
+
 def test_a_part_has_some_steps() -> None:
     kind = TileKind(64, 4)
     of_2047, of_2048 = (time(Extent(1, 64, k), kind, wave_time(kind, 2), 132) for k in (2047, 2048))

