@@ -31,6 +31,7 @@ class VectorLoop:
     the vector. What `before` holds is written ahead of the element loop, `body` inside it, `after`
     behind it. With `ahead`, a thread takes several vectors together, number `step` of `steps`:
     wide loads stand in a loop of their own, ahead of all else, so that all are in flight together.
+    With `late`, it says of which loads that is not done: they stand where they are used.
     Of the loads in `staged`, each step's vector stands in shared memory already, as the text given
     there; `taken` are those of them that the loop reads.
     Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
@@ -42,6 +43,7 @@ class VectorLoop:
     vector: int
     multiples: tuple[Integer, ...] = ()
     ahead: bool = False
+    late: Callable[[Load], bool] = lambda _: False
     guard: str = ""
     exchange: str = ""
     staged: Mapping[Load, str] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class VectorLoop:
             if load in self.staged:
                 self.taken.append(load)
                 self.before.append(f"const auto {variable} = {self.staged[load]};")
-            elif self.ahead:
+            elif self.ahead and not self.late(load):
                 self.loads.append(LoadAhead(variable, dtype, source))
                 variable = f"{variable}[step]"
             else:

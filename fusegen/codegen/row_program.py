@@ -55,7 +55,8 @@ class RowLoop:
     The number of columns and the sizes `even` are multiples of `vector`. `merge` is the device
     function that merges the states of the threads that share a row, as text with a place for the
     state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
-    ahead of all else. With `across`, a vector's elements belong to neighbouring rows from `own_row`
+    ahead of all else; with `alike_late`, but for those of what all rows read alike, which is near in
+    the L1 cache and would take registers. With `across`, a vector's elements belong to neighbouring rows from `own_row`
     on instead of columns: states and results are arrays, and all that a row needs is computed where
     it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at `sums`. With
     `joins`, a phase's states are merged together: each merge costs a barrier. Where `guard` is
@@ -69,6 +70,7 @@ class RowLoop:
     slots: Slots
     merge: str
     ahead: bool = False
+    alike_late: bool = False
     even: tuple[Integer, ...] = ()
     across: bool = False
     keeps_sums: bool = True
@@ -142,6 +144,7 @@ class _Writer:
             self.how.vector,
             multiples,
             self.how.ahead,
+            self._is_late,
             self.how.guard,
             staged=self._staged(),
             vectors={load: f"{held.name}[step]" for load, held in self.how.resident.items()},
@@ -197,6 +200,10 @@ class _Writer:
             powers=powers,
             pieces=pieces,
         )
+
+    def _is_late(self, load: Load) -> bool:
+        """Whether to load what all rows read alike only where it is used."""
+        return self.how.alike_late and self.program.domain.row.alone not in load.symbols
 
     def _piece(self, piece: PieceSum, element: Statements) -> PieceText:
         """Add an element to what a thread sums of its piece of the row."""

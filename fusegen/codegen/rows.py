@@ -80,6 +80,7 @@ class RowText:
     even: tuple[str, ...]
     parts: int
     blocks: int | None
+    sum_rows: int
     has_fixed_vectors: bool
 
     @property
@@ -123,6 +124,7 @@ def rows_text(plan: RowPlan) -> RowText:
         tuple(scope.factor(size) for size in plan.even),
         plan.parts,
         plan.blocks,
+        plan.sum_rows,
         _vectored(plan).constant is not None,
     )
 
@@ -146,10 +148,11 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
         merge=_merge(form),
         ahead=True,
+        alike_late=form.mapping is RowMapping.WARP,
         even=plan.even,
         across=form.mapping is RowMapping.OUTER,
         keeps_sums=form.most_columns is not None,
-        joins=form.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER),
+        joins=form.mapping in (RowMapping.PART, RowMapping.BLOCK, RowMapping.CLUSTER),
         copies=copies_of(form, plan.program.domain, scope),
         scalars=scalars,
         resident=resident,
@@ -188,6 +191,8 @@ def _condition(form: RowForm, plan: RowPlan) -> str:
 def _merge(form: RowForm) -> str:
     if form.mapping is RowMapping.WARP:
         return f"reduce_lanes<{form.lanes}>({{}})"
+    if form.mapping is RowMapping.PART:
+        return f"reduce_part<{form.lanes}, {form.threads}>({{}}, turn)"
     if form.mapping is RowMapping.BLOCK:
         return f"reduce_block<{form.threads}>({{}}, turn)"
     if form.mapping is RowMapping.CLUSTER:

@@ -57,7 +57,10 @@ def drawn(model: Graph, rows: int) -> list[torch.Tensor]:
     [
         (normed(200), RowMapping.WARP),
         (normed(200, DType.BFLOAT16), RowMapping.WARP),
+        (normed(768), RowMapping.PART),
+        (normed(1536, DType.BFLOAT16), RowMapping.PART),
         (normed(1100), RowMapping.BLOCK),
+        (normed(2560), RowMapping.BLOCK),
         (normed(16384), RowMapping.CLUSTER),
         (grouped(96, 6), RowMapping.WARP),
         (grouped(35, 7), RowMapping.WARP),

@@ -16,6 +16,7 @@ class RowMapping(Enum):
     """Which threads share a row."""
 
     WARP = "a part of a warp a row"
+    PART = "a part of a block a row"
     BLOCK = "a block a row"
     CLUSTER = "a cluster of blocks a row"
     OUTER = "neighbouring threads on neighbouring rows"  # for columns that lie far apart
@@ -120,7 +121,8 @@ class RowPlan(KernelPlan):
     divide the columns or one of the sizes `even`. With `parts` above 1, that
     many blocks share a row and leave partial states, which a second kernel merges in a fixed order.
     A program with sums over rows is launched as `blocks` blocks, or clusters, whatever the rows:
-    each thread then meets the same columns again in every row that it works on.
+    each thread then meets the same columns again in every row that it works on. Each block leaves
+    `sum_rows` rows of sums, having added what its threads have for the same one.
     """
 
     forms: tuple[RowForm, ...]
@@ -128,6 +130,7 @@ class RowPlan(KernelPlan):
     even: tuple[Integer, ...] = ()
     parts: int = 1
     blocks: int | None = None
+    sum_rows: int = 1
 
     @property
     def program(self) -> RowProgram:

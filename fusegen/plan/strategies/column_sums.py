@@ -55,15 +55,18 @@ def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
     if form.most_columns is None:
         raise NotApplicable("a row is too long to keep it and sums over rows")
     blocks = _blocks(form, slots, context)
-    made = _column_sums(values, context, domain.columns * (blocks * form.rows_a_block))
+    # Rows of one block that lie whole rows of the first dims apart have the same sums.
+    sum_rows = form.rows_a_block if form.rows_a_block % slots else slots
+    made = _column_sums(values, context, domain.columns * (blocks * sum_rows))
     first = replace(
         row_plan(cut.rows, forms_of(made)[1], layout, context),
         covers=group.nodes,
         blocks=blocks,
+        sum_rows=sum_rows,
         why=f"{len(form.program.phases)} passes over each row, {form.mapping.value}; read once "
         "and kept in registers, as are sums over a block's rows",
     )
-    parts = blocks * form.rows_a_block // slots
+    parts = blocks * sum_rows // slots
     return (first, _finish(group, cut, context, made, Integer.of(width), Integer.of(parts)))
 
 

@@ -27,6 +27,13 @@ WIDEST_BLOCK = 512
 WIDEST_CLUSTER = 8
 # A warp takes a row up to this many columns; a block of its own takes a longer one.
 WARP_COLUMNS = 1024
+# Vectors of a row that a thread has best, and of a row whose sums over rows it keeps, too, unless
+# fewer threads than `FEWEST_LANES` would share it then (docs/notes/memory-bound.md, short rows).
+BEST_VECTORS = 4
+BEST_SUMMING_VECTORS = 2
+FEWEST_LANES = 4
+# The least threads of a block that has a row.
+LEAST_BLOCK = 2 * WARP
 # Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
 KEPT_BYTES = BUSY_BYTES
 # The same where it keeps sums over rows, too, and the columns that it takes then if there are
@@ -38,7 +45,7 @@ SUMMING_COLUMNS = 16
 AHEAD = range(16385, 262145)
 AHEAD_BYTES = (2, 4)
 # The same where threads keep sums over rows.
-SUMMING_AHEAD = range(1025, 131073)
+SUMMING_AHEAD = range(33, 131073)
 # Blocks of so many threads, or clusters of those, take rows that come ahead. A thread keeps so many
 # columns: half as many of 32 bits leave room for two rows, but make clusters twice as large, and
 # most chains slower (docs/notes/memory-bound.md).
@@ -99,7 +106,8 @@ class Layout:
             vector //= 2
         wanted = _power_of_two(-(-columns // vector))
         if columns <= WARP_COLUMNS:
-            return Layout(rows, columns, is_fixed, False, vector, min(wanted, WARP))
+            lanes = _lanes(wanted, BEST_VECTORS) if is_fixed else min(wanted, WARP)
+            return Layout(rows, columns, is_fixed, False, vector, lanes, context.device)
         lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
         return Layout(rows, columns, is_fixed, False, vector, lanes, context.device)
 
@@ -167,7 +175,7 @@ class Layout:
             if way.lanes * way.most < self.columns:
                 continue
             form = self._whole(keeping, way)
-            if rows is not None and rows * form.cluster <= self.device.processors:
+            if rows is not None and rows * form.cluster <= self.device.processors * form.rows_a_block:
                 return ()  # no block ever has another row
             form = _with_few_exchanges(form, one_pass)
             ahead = rows_ahead.ahead_of(form.program, form, self.vector, self.device.shared_memory)
@@ -187,7 +195,7 @@ class Layout:
     def _summing_ahead_ways(self, most: int) -> Iterator[_Way]:
         """The same where threads keep sums over rows, too."""
         for way in self._summing_ways(most):
-            if way.mapping in (RowMapping.BLOCK, RowMapping.CLUSTER):
+            if way.mapping is not RowMapping.OUTER:
                 yield way
         if most <= SUMMING_COLUMNS:
             for blocks in (4, WIDEST_CLUSTER):
@@ -221,8 +229,11 @@ class Layout:
                     yield _Way(RowMapping.OUTER, lanes, lanes * OUTER_ROWS, few)
             return
         if not self.is_fixed or self.columns <= WARP_COLUMNS:
-            lanes = self.lanes if self.is_fixed else WARP
+            needed = _power_of_two(-(-self.columns // most))
+            lanes = min(max(self.lanes, needed), WARP) if self.is_fixed else WARP
             yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, most)
+        for threads in self._even_blocks(min(BEST_VECTORS, most // self.vector)):
+            yield _Way(RowMapping.BLOCK, threads, threads, most)
         for threads in (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK):
             if self.is_fixed or threads == BLOCK_THREADS:
                 yield _Way(RowMapping.BLOCK, threads, threads, most)
@@ -241,7 +252,14 @@ class Layout:
             yield from self._ways(few)
             return
         if self.columns <= WARP_COLUMNS:
-            yield _Way(RowMapping.WARP, self.lanes, BLOCK_THREADS, few)
+            vectors = _power_of_two(-(-self.columns // self.vector))
+            lanes = _lanes(vectors, BEST_SUMMING_VECTORS)
+            yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, few)
+        for lanes in self._even_blocks(few // self.vector):
+            rows = BLOCK_THREADS // lanes
+            if rows > 1:
+                yield _Way(RowMapping.PART, lanes, rows * lanes, few)
+            yield _Way(RowMapping.BLOCK, lanes, lanes, few)
         for threads in (FEWEST_THREADS, BLOCK_THREADS, SUMMING_THREADS):
             yield _Way(RowMapping.BLOCK, threads, threads, few)
         # Of 16 bits a block with more columns was faster than two, of 32 bits slower.
@@ -251,6 +269,15 @@ class Layout:
         if most > few:
             for blocks in (2, 4):
                 yield _Way(RowMapping.CLUSTER, blocks * SUMMING_THREADS, SUMMING_THREADS, most)
+
+    def _even_blocks(self, most: int) -> Iterator[int]:
+        """Threads, whole warps, of which each has the same number of a row's vectors, at most so
+        many; the fewest threads first."""
+        if self.is_fixed:
+            for vectors in range(most, 0, -1):
+                threads, rest = divmod(self.columns, vectors * self.vector)
+                if not rest and threads % WARP == 0 and LEAST_BLOCK <= threads <= WIDEST_BLOCK:
+                    yield threads
 
     def _whole(self, program: RowProgram, way: _Way) -> RowForm:
         vector = 1 if self.is_outer else self.vector  # neighbouring columns
@@ -325,6 +352,11 @@ def _outer_vector(program: RowProgram, narrowest: int) -> int:
     while kept <= fits < kept * vector:
         vector //= 2
     return vector
+
+
+def _lanes(vectors: int, each: int) -> int:
+    """How many threads share a row of so many vectors, a power of two, if each has so many."""
+    return min(max(vectors // each, min(vectors, FEWEST_LANES)), WARP)
 
 
 def _power_of_two(least: int) -> int:

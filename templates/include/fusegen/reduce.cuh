@@ -272,6 +272,7 @@ struct ShiftedSum {
     T greatest;
     T sum;
 
+    static __device__ __forceinline__ ShiftedSum identity() { return {lowest<T>(), T(0)}; }
     static __device__ __forceinline__ T power(T x) {
         if constexpr (near) {
             return near_exp(x);
@@ -296,6 +297,9 @@ struct Joined {
     First first;
     Joined<Rest...> rest;
 
+    static __device__ __forceinline__ Joined identity() {
+        return {First::identity(), Joined<Rest...>::identity()};
+    }
     __device__ __forceinline__ void merge(const Joined& other) {
         first.merge(other.first);
         rest.merge(other.rest);
@@ -310,6 +314,7 @@ template <class Last>
 struct Joined<Last> {
     Last last;
 
+    static __device__ __forceinline__ Joined identity() { return {Last::identity()}; }
     __device__ __forceinline__ void merge(const Joined& other) { last.merge(other.last); }
     __device__ __forceinline__ void split(Last& to) const { to = last; }
 };
@@ -394,22 +399,45 @@ __device__ __forceinline__ ShiftedSum<T, near> reduce_lanes(const ShiftedSum<T, 
     return {greatest, sum};
 }
 
-// The merged state of all `threads` of the block, in each of them. Every thread must call it.
+// The least power of two that is not below a number.
+constexpr int least_power_of_two(int number) {
+    int power = 1;
+    while (power < number) {
+        power *= 2;
+    }
+    return power;
+}
+
+// The merged state of the `lanes` neighbouring threads, some warps of a block of `threads`, that each
+// thread is one of. Every thread of the block must call it.
 //
 // `turn` alternates between two arrays from one call in a kernel to the next: nobody fills one
 // again before all have passed the barrier of the call between, and so have read it.
-template <int threads, class State>
-__device__ __forceinline__ State reduce_block(State state, int& turn) {
-    constexpr int warps = threads / 32;
-    FUSEGEN_SHARED(State, states, 2 * warps);
-    State* const exchanged = states + turn * warps;
+template <int lanes, int threads, class State>
+__device__ __forceinline__ State reduce_part(State state, int& turn) {
+    constexpr int warps = lanes / 32;
+    FUSEGEN_SHARED(State, states, 2 * (threads / 32));
+    State* const exchanged = states + turn * (threads / 32);
     turn ^= 1;
     state = reduce_lanes<32>(state);
     if (threadIdx.x % 32 == 0) {
         exchanged[threadIdx.x / 32] = state;
     }
     __syncthreads();
-    return reduce_lanes<warps, 32>(exchanged[threadIdx.x % warps]);
+    const State* const own = exchanged + (lanes < threads ? threadIdx.x / lanes * warps : 0);
+    constexpr int places = least_power_of_two(warps);
+    const int warp = threadIdx.x % places;
+    if constexpr (places == warps) {
+        return reduce_lanes<warps, 32>(own[warp]);
+    } else {
+        return reduce_lanes<places, 32>(warp < warps ? own[warp] : State::identity());
+    }
+}
+
+// The merged state of all `threads` of the block, in each of them; as above.
+template <int threads, class State>
+__device__ __forceinline__ State reduce_block(State state, int& turn) {
+    return reduce_part<threads, threads>(state, turn);
 }
 
 // The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of
@@ -426,6 +454,20 @@ __device__ __forceinline__ State reduce_outer(State state) {
     }
     __syncthreads();  // the next reduction uses the same array
     return state;
+}
+
+// Stores the sums of `rows` arrays of `count` elements that follow each other in shared memory. All
+// of a block's `threads` must call it.
+template <int rows, int threads, class T>
+__device__ __forceinline__ void store_added(T* target, const T* arrays, int count) {
+    for (int i = threadIdx.x; i < count; i += threads) {
+        T total = arrays[i];
+#pragma unroll
+        for (int row = 1; row < rows; ++row) {
+            total += arrays[row * count + i];
+        }
+        target[i] = total;
+    }
 }
 
 }  // namespace fusegen
