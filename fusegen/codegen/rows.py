@@ -148,7 +148,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         slots=RegisterSlots(lambda slot: f"{slots[slot].name}[step][element]"),
         merge=_merge(form),
         ahead=True,
-        alike_late=form.mapping is RowMapping.WARP,
+        alike_late=form.most_columns is not None and form.mapping is not RowMapping.CLUSTER,
         even=plan.even,
         across=form.mapping is RowMapping.OUTER,
         keeps_sums=form.most_columns is not None,

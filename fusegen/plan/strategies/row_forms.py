@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.ir.dtypes import DType
@@ -27,13 +27,15 @@ WIDEST_BLOCK = 512
 WIDEST_CLUSTER = 8
 # A warp takes a row up to this many columns; a block of its own takes a longer one.
 WARP_COLUMNS = 1024
-# Vectors of a row that a thread has best, and of a row whose sums over rows it keeps, too, unless
-# fewer threads than `FEWEST_LANES` would share it then (docs/notes/memory-bound.md, short rows).
+# Vectors of a short row that a thread has best, and of one whose sums over rows it keeps, too, with
+# at least so many threads for the row (docs/notes/memory-bound.md, short rows).
 BEST_VECTORS = 4
-BEST_SUMMING_VECTORS = 2
+SUMMING_VECTORS = 2
 FEWEST_LANES = 4
-# The least threads of a block that has a row.
-LEAST_BLOCK = 2 * WARP
+# Fewer vectors than that, and a block of other than the usual sizes has the row.
+USUAL_VECTORS = 3
+# The least warps that share a row by way of shared memory.
+LEAST_WARPS = 2
 # Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
 KEPT_BYTES = BUSY_BYTES
 # The same where it keeps sums over rows, too, and the columns that it takes then if there are
@@ -175,7 +177,8 @@ class Layout:
             if way.lanes * way.most < self.columns:
                 continue
             form = self._whole(keeping, way)
-            if rows is not None and rows * form.cluster <= self.device.processors * form.rows_a_block:
+            most_rows = self.device.processors * form.rows_a_block // form.cluster
+            if rows is not None and rows <= most_rows:
                 return ()  # no block ever has another row
             form = _with_few_exchanges(form, one_pass)
             ahead = rows_ahead.ahead_of(form.program, form, self.vector, self.device.shared_memory)
@@ -232,11 +235,8 @@ class Layout:
             needed = _power_of_two(-(-self.columns // most))
             lanes = min(max(self.lanes, needed), WARP) if self.is_fixed else WARP
             yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, most)
-        for threads in self._even_blocks(min(BEST_VECTORS, most // self.vector)):
+        for threads in self._block_sizes(most // self.vector):
             yield _Way(RowMapping.BLOCK, threads, threads, most)
-        for threads in (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK):
-            if self.is_fixed or threads == BLOCK_THREADS:
-                yield _Way(RowMapping.BLOCK, threads, threads, most)
         for blocks in (2, 4, WIDEST_CLUSTER):
             if self.is_fixed or blocks == WIDEST_CLUSTER:
                 yield _Way(RowMapping.CLUSTER, blocks * WIDEST_BLOCK, WIDEST_BLOCK, most)
@@ -253,13 +253,13 @@ class Layout:
             return
         if self.columns <= WARP_COLUMNS:
             vectors = _power_of_two(-(-self.columns // self.vector))
-            lanes = _lanes(vectors, BEST_SUMMING_VECTORS)
+            lanes = _lanes(vectors, SUMMING_VECTORS)
             yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, few)
-        for lanes in self._even_blocks(few // self.vector):
-            rows = BLOCK_THREADS // lanes
-            if rows > 1:
-                yield _Way(RowMapping.PART, lanes, rows * lanes, few)
-            yield _Way(RowMapping.BLOCK, lanes, lanes, few)
+        for lanes in self._even_lanes(range(few // self.vector, SUMMING_VECTORS - 1, -1)):
+            yield _shared(lanes, few)
+        yield _shared(LEAST_WARPS * WARP, few)
+        for lanes in self._even_lanes((1,)):
+            yield _shared(lanes, few)
         for threads in (FEWEST_THREADS, BLOCK_THREADS, SUMMING_THREADS):
             yield _Way(RowMapping.BLOCK, threads, threads, few)
         # Of 16 bits a block with more columns was faster than two, of 32 bits slower.
@@ -270,14 +270,28 @@ class Layout:
             for blocks in (2, 4):
                 yield _Way(RowMapping.CLUSTER, blocks * SUMMING_THREADS, SUMMING_THREADS, most)
 
-    def _even_blocks(self, most: int) -> Iterator[int]:
-        """Threads, whole warps, of which each has the same number of a row's vectors, at most so
-        many; the fewest threads first."""
-        if self.is_fixed:
-            for vectors in range(most, 0, -1):
-                threads, rest = divmod(self.columns, vectors * self.vector)
-                if not rest and threads % WARP == 0 and LEAST_BLOCK <= threads <= WIDEST_BLOCK:
-                    yield threads
+    def _block_sizes(self, most: int) -> Iterator[int]:
+        """The threads of a block of its own for a row of which each may have `most` vectors: where
+        it can be, all have as many."""
+        usual = (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK)
+        if not self.is_fixed:
+            yield BLOCK_THREADS
+            return
+        vectors = [self.columns // (threads * self.vector) for threads in usual]
+        for threads, each in zip(usual, vectors, strict=True):
+            is_even = threads * self.vector * each == self.columns
+            if is_even and USUAL_VECTORS <= each <= most:
+                yield threads
+        yield from self._even_lanes(range(min(BEST_VECTORS, most), 0, -1))
+        yield from usual
+
+    def _even_lanes(self, vectors: Iterable[int]) -> Iterator[int]:
+        """How many threads, of some warps, can share a row so that each has one of these numbers of
+        vectors."""
+        for each in vectors:
+            lanes, rest = divmod(self.columns, each * self.vector)
+            if not rest and lanes % WARP == 0 and LEAST_WARPS * WARP <= lanes <= WIDEST_BLOCK:
+                yield lanes
 
     def _whole(self, program: RowProgram, way: _Way) -> RowForm:
         vector = 1 if self.is_outer else self.vector  # neighbouring columns
@@ -352,6 +366,13 @@ def _outer_vector(program: RowProgram, narrowest: int) -> int:
     while kept <= fits < kept * vector:
         vector //= 2
     return vector
+
+
+def _shared(lanes: int, most: int) -> _Way:
+    """A row by some warps of a block, or by all of them."""
+    rows = max(1, BLOCK_THREADS // lanes)
+    mapping = RowMapping.PART if rows > 1 else RowMapping.BLOCK
+    return _Way(mapping, lanes, rows * lanes, most)
 
 
 def _lanes(vectors: int, each: int) -> int:

@@ -19,7 +19,7 @@ from fusegen.plan.expressions import PartialStates, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
-from fusegen.plan.kernels.rows import RowForm, RowPlan
+from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.phases import build_program, loads_of, state_holders
 from fusegen.plan.strategies.row_forms import Layout
@@ -225,6 +225,8 @@ def row_plan(
     program = form.program
     work = row_work(program, hints)
     blocks = -(-hints.value(program.domain.rows) // form.rows_a_block) * form.cluster * parts
+    if form.mapping is RowMapping.WARP:
+        blocks *= form.steps  # as many more bytes are under way, of which there are few otherwise
     busy = min(1.0, max(1, blocks) / device.processors)
     cost = Cost(work.reads, work.writes, work.flops, occupancy=busy)
     kept = "read once and kept in registers" if program.slots else "read in each pass"

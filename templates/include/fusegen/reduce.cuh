@@ -400,7 +400,7 @@ __device__ __forceinline__ ShiftedSum<T, near> reduce_lanes(const ShiftedSum<T, 
 }
 
 // The least power of two that is not below a number.
-constexpr int least_power_of_two(int number) {
+__host__ __device__ constexpr int least_power_of_two(int number) {
     int power = 1;
     while (power < number) {
         power *= 2;

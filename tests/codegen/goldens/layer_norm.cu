@@ -83,30 +83,26 @@ __global__ void __launch_bounds__(256, 4) layer_norm_gelu_add_kernel(
         const float div = squared_deviations / 512.0f;
         const float add = div + 1e-05f;
         const float rsqrt = fusegen::rsqrt(add);
-        Vector<float, vector> norm_weight_vector[steps];
-        Vector<float, vector> norm_bias_vector[steps];
-#pragma unroll
-        for (int step = 0; step < steps; ++step) {
-            const int64_t first_column = lane * vector + step * (lanes * vector);
-            norm_weight_vector[step] = load_vector<float, vector>(norm_weight + (packed
-                ? first_column : norm_weight_strides(first_column)));
-            norm_bias_vector[step] = load_vector<float, vector>(norm_bias + (packed
-                ? first_column : norm_bias_strides(first_column)));
-        }
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
             const int64_t first_column = lane * vector + step * (lanes * vector);
             if (!is_active) {
                 continue;
             }
+            const auto norm_weight_vector =
+                load_vector<float, vector>(norm_weight + (packed
+                    ? first_column : norm_weight_strides(first_column)));
+            const auto norm_bias_vector =
+                load_vector<float, vector>(norm_bias + (packed
+                    ? first_column : norm_bias_strides(first_column)));
             Vector<float, vector> y_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 const float sub = cache_0[step][element] - centre;
                 const float mul = sub * rsqrt;
-                const float norm_weight_value = norm_weight_vector[step][element];
+                const float norm_weight_value = norm_weight_vector[element];
                 const float mul_2 = mul * norm_weight_value;
-                const float norm_bias_value = norm_bias_vector[step][element];
+                const float norm_bias_value = norm_bias_vector[element];
                 const float add_2 = mul_2 + norm_bias_value;
                 const float gelu = fusegen::gelu_none(add_2);
                 const float add_3 = gelu + cache_0[step][element];

@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
     }
     int place = 0;  // where the row at hand lies
     for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
-        cp_async_wait<ahead - 1>();  // for this row
-        const int64_t row_ahead = first_row + ahead * blocks;  // takes its place
         const int64_t row = first_row;
         const int64_t row_end = columns;
+        cp_async_wait<ahead - 1>();  // for this row
+        const int64_t row_ahead = first_row + ahead * blocks;  // takes its place
         Vector<float, vector> cache_0[steps];  // what one phase keeps for the next
         // Phase 1 of 2.
         auto amax_state = Maximum<float>::identity();
