@@ -15,6 +15,7 @@ from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
+from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import apply, graph, link, value
 from tests.trained import Trained, compare, trained
 
@@ -90,6 +91,18 @@ def test_more_rows_than_are_worked_on_at_once() -> None:
     assert plan.blocks is not None
     rows = plan.blocks * plan.forms[0].rows_a_block + 5
     compare(made, drawn(model, rows), {"n": rows})
+
+
+def test_rows_come_ahead_to_parts_of_warps_where_they_are_wide_and_aligned() -> None:
+    model = normed(200)
+    (made,) = trained([model], MANY)
+    x, *others = drawn(model, 2100)
+    apart = torch.cat([x, x], dim=1)[:, :200]
+    for given, form in ((x, "_ahead_kernel"), (apart, "_warp_kernel")):
+        emulator_runtime().take_launched()
+        compare(made, [given, *others], {"n": 2100})
+        launched = emulator_runtime().take_launched()
+        assert any(form in name for name in launched), launched
 
 
 def test_a_device_without_clusters_keeps_sums_in_memory() -> None:

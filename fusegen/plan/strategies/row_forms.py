@@ -27,8 +27,8 @@ WIDEST_BLOCK = 512
 WIDEST_CLUSTER = 8
 # A warp takes a row up to this many columns; a block of its own takes a longer one.
 WARP_COLUMNS = 1024
-# Vectors of a short row that a thread has best, and of one whose sums over rows it keeps, too, with
-# at least so many threads for the row (docs/notes/memory-bound.md, short rows).
+# Whole vectors of a short row that a thread has best, and of one whose sums over rows it keeps, too;
+# at least so many threads share the row (docs/notes/memory-bound.md, short rows).
 BEST_VECTORS = 4
 SUMMING_VECTORS = 2
 FEWEST_LANES = 4
@@ -108,7 +108,8 @@ class Layout:
             vector //= 2
         wanted = _power_of_two(-(-columns // vector))
         if columns <= WARP_COLUMNS:
-            lanes = _lanes(wanted, BEST_VECTORS) if is_fixed else min(wanted, WARP)
+            is_wide = is_fixed and vector * narrowest == ACCESS_BYTES
+            lanes = _lanes(wanted, BEST_VECTORS if is_wide else 1)
             return Layout(rows, columns, is_fixed, False, vector, lanes, context.device)
         lanes = min(max(wanted // LOOP_STEPS, FEWEST_THREADS), WIDEST_BLOCK)
         return Layout(rows, columns, is_fixed, False, vector, lanes, context.device)
@@ -253,7 +254,7 @@ class Layout:
             return
         if self.columns <= WARP_COLUMNS:
             vectors = _power_of_two(-(-self.columns // self.vector))
-            lanes = _lanes(vectors, SUMMING_VECTORS)
+            lanes = max(self.lanes, _lanes(vectors, SUMMING_VECTORS))
             yield _Way(RowMapping.WARP, lanes, BLOCK_THREADS, few)
         for lanes in self._even_lanes(range(few // self.vector, SUMMING_VECTORS - 1, -1)):
             yield _shared(lanes, few)
