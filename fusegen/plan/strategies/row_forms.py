@@ -27,7 +27,7 @@ WIDEST_BLOCK = 512
 WIDEST_CLUSTER = 8
 # A warp takes a row up to this many columns; a block of its own takes a longer one.
 WARP_COLUMNS = 1024
-# Whole vectors of a short row that a thread has best, and of one whose sums over rows it keeps, too;
+# Whole vectors of a short row that a thread has best, and of one whose sums over rows it keeps;
 # at least so many threads share the row (docs/notes/memory-bound.md, short rows).
 BEST_VECTORS = 4
 SUMMING_VECTORS = 2
