@@ -9,12 +9,13 @@ from math import inf, nan
 import pytest
 import torch
 from hypothesis import Phase, given, settings
+from torch.nn import functional
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role, TensorType
 from fusegen.ops import indexing
 from fusegen.ops.composite import dropout, products
-from fusegen.ops.composite.normalizations import STANDARDISE
+from fusegen.ops.composite.normalizations import RESCALE, STANDARDISE
 from fusegen.ops.construct import call
 from fusegen.ops.indexing import Range
 from fusegen.ops.pointwise import activations, arithmetic, functions
@@ -135,10 +136,31 @@ def _with_buffers(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, tuple[Nod
 
 
 @pytest.mark.parametrize("over", [(0,), (1, 2), (0, 2)])
-def test_standardise(over: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("record", [STANDARDISE, RESCALE], ids=lambda record: record.name)
+def test_parts_of_norms(record: Record, over: tuple[int, ...]) -> None:
     x = value("x", 3, 4, 5, dtype=DType.FLOAT64)
     values = {x: torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator())}
-    assert check(call(STANDARDISE, (x,), dims=over, eps=1e-3), [x], values)
+    assert check(call(record, (x,), dims=over, eps=1e-3), [x], values)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("scale", [1e13, 1e15, 1e18])
+def test_norms_of_great_values_in_float32(name: str, scale: float) -> None:
+    """Their squares are in float32's range; the cubes of what divides them are not."""
+    generator = torch.Generator().manual_seed(2)
+    x = value("x", 4, 8)
+    given, upstream = (torch.randn(4, 8, generator=generator) for _ in range(2))
+    given = given * scale
+    model = graph([x], apply(name, x, normalized_shape=(8,)))
+    differentiated = differentiate(model)
+    assert differentiated is not None
+    found = graph_gradients(differentiated, {x: given}, [upstream], {})[x]
+    leaf = given.double().requires_grad_()
+    result = getattr(functional, name)(leaf, (8,))
+    (expected,) = torch.autograd.grad(result, leaf, upstream.double())
+    # Sums of 8 terms, a few roundings each, of rows whose least deviation is above a tenth.
+    allowed = 100 * torch.finfo(torch.float32).eps / scale
+    assert ((found.double() - expected).abs() <= allowed).all()
 
 
 def test_floor_divide_is_left_to_pytorch_which_refuses() -> None:

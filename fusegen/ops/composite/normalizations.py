@@ -205,6 +205,38 @@ LAYER_NORM = composite(
 )
 
 
+def _rms_scale(x: Node, attributes: Attributes) -> Node:
+    """`1 / sqrt(mean(x * x) + eps)`."""
+    mean_square = build.mean(build.square(x), attributes.integers("dims"), keepdim=True)
+    return build.rsqrt(build.add(mean_square, attributes.number("eps")))
+
+
+def _rescale(operands: tuple[Node, ...], attributes: Attributes) -> Node:
+    (x,) = operands
+    return build.mul(x, _rms_scale(x, attributes))
+
+
+def _rescale_gradient(node: Node, gradient: Node) -> tuple[Node]:
+    """`scale * (gradient - result * mean(gradient * result))`. By way of the mean of squares it has
+    the scale's cube, which is 0 in float32 for operands from 1e15 on."""
+    (x,) = node.operands
+    dims = node.attributes.integers("dims")
+    along = build.total(build.mul(gradient, node), dims, keepdim=True)
+    tilt = build.mul(node, build.div(along, build.count(x.shape, dims)))
+    return (build.mul(_rms_scale(x, node.attributes), build.sub(gradient, tilt)),)
+
+
+# What an RMS norm is made of; it has no name in the language.
+RESCALE = composite(
+    "rescale",
+    (INPUT, dims("dims"), floating("eps")),
+    _rescale,
+    "{input} * torch.rsqrt(torch.mean({input} * {input}, {dims}, keepdim=True) + {eps})",
+    "Times `1 / sqrt(mean_square + eps)`, with the mean of the squares over `dims`.",
+    _rescale_gradient,
+)
+
+
 def _rms_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     x, weight = unpack(operands, attributes, "input", "weight")
     assert x is not None
@@ -213,8 +245,7 @@ def _rms_norm(operands: tuple[Node, ...], attributes: Attributes) -> Node:
     _require_shape(x.shape[dims[0] :], weight=weight)
     wide = build.to_compute(x)
     eps = _EPSILON[wide.dtype] if attributes["eps"] is None else attributes.number("eps")
-    mean_square = build.mean(build.square(wide), dims, keepdim=True)
-    normal = build.mul(wide, build.rsqrt(build.add(mean_square, eps)))
+    normal = call(RESCALE, (wide,), dims=dims, eps=eps)
     return build.as_result(_affine(normal, weight, None), x.dtype)
 
 
