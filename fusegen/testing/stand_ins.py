@@ -11,12 +11,20 @@ import torch
 from torch import Tensor
 
 from fusegen.ir.graph import Node
-from fusegen.ops.composite.normalizations import BATCH_NORM, GROUP_NORM, LAYER_NORM, RMS_NORM
-from fusegen.ops.composite.reductions import PROD
+from fusegen.ops.composite.normalizations import (
+    BATCH_NORM,
+    GROUP_NORM,
+    INSTANCE_NORM,
+    LAYER_NORM,
+    RMS_NORM,
+)
+from fusegen.ops.composite.reductions import NORM, PROD
 from fusegen.ops.operands import unpack
 from fusegen.ops.record import Monoid, Reduction
 from fusegen.runtime.tensors import torch_dtype
 from fusegen.testing.activation_stand_ins import activation_stand_in
+
+BATCH_OPERANDS = ("input", "running_mean", "running_var", "weight", "bias")
 
 
 def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -> Tensor | None:
@@ -30,6 +38,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return activation
     if node.operation is BATCH_NORM and not node.attributes.flag("training"):
         return _batch_norm(node, operands)
+    if node.operation in (BATCH_NORM, INSTANCE_NORM) and x.numel():
+        return _norm_of_channels(node, operands)
     if node.operation is GROUP_NORM and not x.numel():
         # PyTorch's gradient of the weight, a sum of nothing, is NaN.
         return x.clone()
@@ -39,6 +49,8 @@ def stand_in(node: Node, operands: Sequence[Tensor], sizes: Mapping[str, int]) -
         return _rms_norm(node, operands)
     if node.operation is PROD and x.is_floating_point() and x.numel() and x.dim():
         return _product(node, x)
+    if node.operation is NORM and x.is_floating_point():
+        return _power_norm(node, x, sizes)
     if isinstance(node.operation, Reduction) and not x.numel():
         # PyTorch refuses the greatest of nothing, which is behind the softmax of nothing.
         nothing = {Monoid.MAXIMUM: -inf, Monoid.MINIMUM: inf}.get(node.operation.monoid)
@@ -56,18 +68,42 @@ def _product(node: Node, x: Tensor) -> Tensor | None:
     return made if node.attributes.get("keepdim") else made.squeeze(dim)
 
 
+def _power_norm(node: Node, x: Tensor, sizes: Mapping[str, int]) -> Tensor | None:
+    """PyTorch's gradient divides by a power of the norm and multiplies by that of the element, each
+    of which may be infinite; but where p is 2 it divides first."""
+    p = node.attributes.number("p")
+    if not 1 < p < inf or p == 2:
+        return None
+    made: Tensor = _PowerNorm.apply(x, p, node.attributes["dim"])  # type: ignore[no-untyped-call]
+    return made.reshape([size.evaluate(sizes) for size in node.shape])
+
+
 def _norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
     """PyTorch's differences cancel where the mean is far from 0: of the gradient's terms, and of
     two sums for the variance where channels lie innermost. Of one value it leaves their errors."""
     x, weight, bias = unpack(operands, node.attributes, "input", "weight", "bias")
     assert x is not None
     together, of_weight = _normalised_shapes(node, x)
-    rows = x.reshape(together)
-    deviations = rows - rows.mean(-1, keepdim=True)
-    variance = deviations.square().mean(-1, keepdim=True)
-    result = (deviations / torch.sqrt(variance + node.attributes.number("eps"))).reshape(x.shape)
+    result = _standardised(x.reshape(together), (-1,), node).reshape(x.shape)
     result = result if weight is None else result * weight.reshape(of_weight)
     return result if bias is None else result + bias.reshape(of_weight)
+
+
+def _norm_of_channels(node: Node, operands: Sequence[Tensor]) -> Tensor:
+    """PyTorch's x * scale + (bias - mean * scale) leaves errors where all of a channel is equal, or
+    near its mean."""
+    x, _, _, weight, bias = unpack(operands, node.attributes, *BATCH_OPERANDS)
+    assert x is not None
+    dims = tuple(range(2, x.dim()))
+    result = _standardised(x, (0, *dims) if node.operation is BATCH_NORM else dims, node)
+    by_channel = (-1, *(1 for _ in dims))
+    result = result if weight is None else result * weight.reshape(by_channel)
+    return result if bias is None else result + bias.reshape(by_channel)
+
+
+def _standardised(x: Tensor, dims: tuple[int, ...], node: Node) -> Tensor:
+    deviations = x - x.mean(dims, keepdim=True)
+    return deviations / _root_mean_square(deviations, dims, node.attributes.number("eps"))
 
 
 def _rms_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
@@ -82,8 +118,14 @@ def _rms_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
         if node.attributes["eps"] is None
         else node.attributes.number("eps")
     )
-    result = x * torch.rsqrt(x.square().mean(dims, keepdim=True) + eps)
+    result = x / _root_mean_square(x, dims, eps)
     return result if weight is None else result * weight
+
+
+def _root_mean_square(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+    """The root of `eps` more than the mean of the squares over `dims`, which are kept."""
+    made: Tensor = _RootMeanSquare.apply(x, dims, eps)  # type: ignore[no-untyped-call]
+    return made
 
 
 def _normalised_shapes(node: Node, x: Tensor) -> tuple[Sequence[int], Sequence[int]]:
@@ -98,9 +140,7 @@ def _normalised_shapes(node: Node, x: Tensor) -> tuple[Sequence[int], Sequence[i
 
 def _batch_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
     """PyTorch's x * scale + (bias - mean * scale) cancels where x is near the running mean."""
-    x, mean, variance, weight, bias = unpack(
-        operands, node.attributes, "input", "running_mean", "running_var", "weight", "bias"
-    )
+    x, mean, variance, weight, bias = unpack(operands, node.attributes, *BATCH_OPERANDS)
     assert x is not None and mean is not None and variance is not None
 
     def by_channel(vector: Tensor) -> Tensor:
@@ -110,6 +150,39 @@ def _batch_norm(node: Node, operands: Sequence[Tensor]) -> Tensor:
     result = (x - by_channel(mean.detach())) / by_channel(deviation)
     result = result if weight is None else result * by_channel(weight)
     return result if bias is None else result + by_channel(bias)
+
+
+class _RootMeanSquare(torch.autograd.Function):
+    """Autograd would go by way of the squares, whose gradient is less than float64's least number
+    where x is 10^145 and the gradient 10^-39, and times x again a number like others."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+        result = torch.sqrt(x.square().mean(dims, keepdim=True) + eps)
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        x, result = ctx.saved_tensors
+        count = x.numel() // max(result.numel(), 1)
+        return gradient / max(count, 1) * (x / result), None, None
+
+
+class _PowerNorm(torch.autograd.Function):
+    """With the power of the quotient, which is at most 1; the dims are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, dim: Any) -> Tensor:
+        result: Tensor = torch.linalg.vector_norm(x, p, dim, keepdim=True)
+        slope = x.sign() * (x.abs() / result) ** (p - 1)
+        ctx.save_for_backward(slope, result == 0)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        slope, vanishes = ctx.saved_tensors
+        return torch.where(vanishes, 0.0, gradient * slope), None, None
 
 
 class _Product(torch.autograd.Function):

@@ -10,6 +10,41 @@ from fusegen.testing.layouts import Layout
 from fusegen.testing.values import Values
 
 FOUND = {
+    # By way of the variance, the reference's own gradient was less than float64's least number on
+    # the way, and much more behind it; so was, by the mean of the squares, the compiler's formula.
+    "a layer norm of great values and tiny gradients": (
+        "input x: [n, 5]\n    input y: [n, 5]\n    return layer_norm(x ** y, (5,), eps=0.1)",
+        Case(
+            "float32",
+            {"n": 6},
+            {"x": Filled(Values.HUGE), "y": Filled(Values.INTEGERS, seed=7)},
+            gradients={"output": Filled(Values.TINY)},
+        ),
+    ),
+    "an RMS norm of great values and tiny gradients": (
+        "input x: [n, 5]\n    input y: [n, 5]\n    return rms_norm(x ** y, (5,), eps=0.1)",
+        Case(
+            "float32",
+            {"n": 6},
+            {"x": Filled(Values.HUGE), "y": Filled(Values.INTEGERS, seed=7)},
+            gradients={"output": Filled(Values.TINY)},
+        ),
+    ),
+    # PyTorch's own float64 gradient of what overflows is an infinity times 0.
+    "a norm of cubes beyond float64": (
+        "input x: [n, 3]\n    input y: [n, 3]\n"
+        "    return reciprocal(norm(x ** y * x, p=3, dim=0, keepdim=True))",
+        Case(
+            "float32",
+            {"n": 3},
+            {"x": Filled(Values.HUGE, seed=349), "y": Filled(Values.INTEGERS, seed=629)},
+        ),
+    ),
+    # PyTorch's own deviations from the mean of equal values are errors, in float64 as well.
+    "the root of a batch norm of equal values": (
+        "input x: [n, 3]\n    return sqrt(square(batch_norm(x, training=True)))",
+        Case("float32", {"n": 3}, {"x": Filled(Values.NORMAL, Layout.EXPANDED, seed=205)}),
+    ),
     # An infinite factor times a deviation that a kernel has as 0, as errors may, is NaN.
     "deviations of almost nothing": (
         "input x: [n, 5]\n    return std(x, dim=1, keepdim=True)",
