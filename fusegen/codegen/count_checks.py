@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.codegen.given_sizes import in_given_sizes
 from fusegen.ir.graph import Graph, topological
 from fusegen.ir.integers import Integer, product
+from fusegen.ops.primitive.views import SLICE
 from fusegen.ops.record import LibraryCall, Monoid, Reduction
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.module import ModulePlan
@@ -49,7 +51,22 @@ def count_checks(
         *(CountCheck("batch", layer, count) for layer, count in dict.fromkeys(batches)),
         *_extremes(plan.graph),
         *_windows(plan),
+        *slice_checks(plan.graph),
     )
+
+
+def slice_checks(graph: Graph) -> tuple[CountCheck, ...]:
+    """The sizes of which elements are selected by number, and how many are left behind the last:
+    below 0 where the size is 0, as every other is taken to be at least 1 (`is_never_negative`)."""
+    found: dict[CountCheck, None] = {}
+    for node in topological(graph.roots):
+        if node.operation is SLICE:
+            size = node.operands[0].shape[node.attributes.integer("dim")]
+            (stop,) = node.attributes.sizes("stop")
+            left = in_given_sizes(size - stop)
+            if any(coefficient < 0 for _, coefficient in left.terms):
+                found[CountCheck("slice", str(size), left)] = None
+    return tuple(found)
 
 
 def _extremes(graph: Graph) -> tuple[CountCheck, ...]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fusegen.codegen.count_checks import slice_checks
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, topological
 from fusegen.ops.record import LibraryCall
@@ -28,6 +29,7 @@ from fusegen.testing.judging import (
     unstable,
     wrong_type,
 )
+from fusegen.testing.refusals import Unsuitable
 from fusegen.testing.rounding import Precision, precision_by_settings
 from fusegen.testing.subject import Subject
 
@@ -37,8 +39,11 @@ def check_case(
 ) -> Finding | None:
     """The first thing that is wrong in the forward, or, where the model has a generated backward,
     in that; else None. `tensors` take the place of those that the case draws. Raises Unsuitable
-    where PyTorch gives nothing to compare with."""
+    where PyTorch gives nothing to compare with, or a result of another shape than the kernels'."""
     subject = subject.in_mode(case.training)
+    for check in slice_checks(subject.graph(DType(case.dtype))):
+        if check.count.evaluate(case.sizes) < 0:
+            raise Unsuitable(f"the kernels refuse a subscript beyond the size {check.name}")
     tensors = case.draw(subject) if tensors is None else tensors
     eager = subject.reference(tensors)
     found = _check_forward(subject, case, tensors, eager)

@@ -1,16 +1,18 @@
 """Where what is divided by may be 0, for all that is known of it, or what multiplies an infinity,
-or an exponent a whole number.
+or an exponent a whole number, or an angle that of a pole.
 
 As far as a divisor may be off, a kernel's is somewhere between what errors move it to. If that lies
 on both sides of 0, a quotient has no bound: however many samples there are, a kernel's divisor may
 be nearer to 0 than that of any. So it is with a product of an infinity, which is NaN only where the
-other factor is 0 itself, and with a power of a negative number, which is NaN but where the exponent
-is whole. A number that is 0 already, or that no error moves across it, is none of these.
+other factor is 0 itself, with a power of a negative number, which is NaN but where the exponent is
+whole, and with a tangent. A number that is 0 already, or that no error moves across it, is none of
+these.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -29,15 +31,20 @@ from fusegen.ops.pointwise.arithmetic import (
     REMAINDER,
     TRUNCATE_DIVIDE,
 )
+from fusegen.ops.pointwise.functions import TAN
 from fusegen.ops.record import Pointwise
 
 # Which elements of a node's value have no bound, given its operands' values; None for none.
 Unbounded = Callable[[Node, Sequence[Tensor]], "Tensor | None"]
 
+# How far beyond its samples an angle may be, on each side, in parts of their spread: that of bounds
+# (`SPREAD_FACTOR`) is one to both sides of the exact value, 6 times as far as they are.
+BEYOND = 2.5
+
 # Which operands decide.
 WATCHED = {
     **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
-    RECIPROCAL: (0,),
+    **dict.fromkeys((RECIPROCAL, TAN), (0,)),
     **dict.fromkeys((MUL, POWER), (0, 1)),
 }
 
@@ -71,6 +78,20 @@ class _Seen:
     @property
     def infinite(self) -> Tensor:
         return (self.least == -inf) | (self.greatest == inf)
+
+    @property
+    def surely_whole(self) -> Tensor:
+        return (self.least == self.greatest) & (self.least == self.least.floor())
+
+    @property
+    def turning(self) -> Tensor:
+        """Whether a tangent has a pole among its angles, or as near to them as a kernel's may lie:
+        where the samples are spread, its own error may be some times as large."""
+        further = BEYOND * (self.greatest - self.least)
+        turns = [
+            (x / math.pi - 0.5).floor() for x in (self.least - further, self.greatest + further)
+        ]
+        return (self.least < self.greatest) & (turns[0] != turns[1])
 
     @property
     def maybe_whole(self) -> Tensor:
@@ -113,7 +134,10 @@ class Crossings:
             if node.operation is POWER:  # which has a pole where exponents are negative
                 base, exponent = seen
                 pole = crossing & (exponent.least < 0)
-                crossing = pole | (base.least < 0) & exponent.maybe_whole
+                is_nan = crossing & ~exponent.surely_whole  # on one side
+                crossing = pole | is_nan | (base.least < 0) & exponent.maybe_whole
+            if node.operation is TAN:
+                crossing = seen[0].turning
             if not crossing.any():
                 return None
             return crossing.broadcast_to(sum(operands[1:], operands[0]).shape)

@@ -10,7 +10,7 @@ import torch
 
 class Unsuitable(Exception):
     """PyTorch itself refuses the case, such as the greatest of no elements, or has no derivative of
-    it, such as that of a power whose exponents are truth values."""
+    it, such as that of a power whose exponents are truth values; or kernels refuse it by right."""
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def rounding_error(
     operation = node.operation
     inner = unit(node.dtype.compute)
     kept = node.dtype.compute if precision.in_registers else node.dtype
-    lost = 0.0 if precision.unbounded else least(node.dtype.compute)
+    lost = 0.0 if precision.unbounded else least(kept)
     stored = unit(kept) * value.abs() + lost
     if operation is AS_STORED:  # compared with what was made from the very same value
         return None

@@ -116,6 +116,17 @@ def test_a_size_below_zero_is_refused() -> None:
         module(torch.ones(2, 0))
 
 
+@pytest.mark.parametrize("taken", ["x[:, :1]", "x[:, 0]", "narrow(x, 1, 0, 1)", "x[0]"])
+def test_a_subscript_beyond_a_size_that_is_zero_is_refused(taken: str) -> None:
+    """Kernels would read what is not there; PyTorch has another shape for a slice, or refuses."""
+    module = load(EXTREMES.format(f"{taken} * 2"))()
+    name, x = ("n", torch.ones(0, 2)) if taken == "x[0]" else ("m", torch.ones(2, 0))
+    with emulation(check=True):
+        with pytest.raises(RuntimeError, match=f"a subscript reaches 1 beyond the size {name}"):
+            module(x)
+        assert torch.equal(module(torch.ones(2, 2)), 2 * torch.ones_like(module(torch.ones(2, 2))))
+
+
 CONVOLUTION = """\
 model Convolution:
     input x: [n, 2, h, w]

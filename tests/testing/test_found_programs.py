@@ -412,6 +412,36 @@ FOUND = {
             {"x": Filled(Values.OFFSET, Layout.CHANNELS_LAST, seed=65535)},
         ),
     ),
+    # A kernel's angle lay beyond a pole, and all samples before it.
+    "a tangent beyond its pole": (
+        "input x: [n, 17, h, 5]\n    input y: [n, 17, h, 5]\n    input z: [17, 5]\n"
+        "    v1_layer = Linear(5, 6, bias=False)\n    v1 = v1_layer(x)\n    v2 = v1 |> tan\n"
+        "    return v2",
+        Case(
+            "float32",
+            {"h": 32, "n": 8},
+            {
+                "x": Filled(Values.CONSTANT_ROWS, Layout.REVERSED_DIMS, seed=8004),
+                "y": Filled(Values.TINY, seed=634),
+                "v1_layer.weight": Filled(Values.WIDE, Layout.UNALIGNED, seed=34600),
+            },
+            order=17,
+            gradients={"v2": Filled(Values.NORMAL, seed=1000)},
+        ),
+    ),
+    # Of a negative base that is less than half of bfloat16's least number a kernel has 0.
+    "a power of what is rounded to zero": (
+        "input x: [n, 3, h, 3]\n    w = Parameter([3, 3])\n    z = Parameter([1])\n"
+        "    return pow(x @ w, z - x)",
+        Case(
+            "bfloat16",
+            {"h": 257, "n": 14},
+            {"w": Filled(Values.TINY, Layout.UNALIGNED, seed=594816)},
+            order=7,
+        ),
+    ),
+    # A kernel read what is not there; it refuses that now.
+    "the first of none": ("input x: [4, n]\n    return x[:, :1] + 1", Case("float32", {"n": 0})),
 }
 
 

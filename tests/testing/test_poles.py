@@ -1,13 +1,16 @@
-"""Quotients have no bound where errors move the divisor across 0, and have one elsewhere."""
+"""Quotients have no bound where errors move the divisor across 0, nor tangents at their poles, and
+have one elsewhere."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
 
 from fusegen.ir.graph import Graph
 from fusegen.ops.construct import call
-from fusegen.ops.pointwise import arithmetic
+from fusegen.ops.pointwise import arithmetic, functions
 from fusegen.testing.bounds import SECOND_LOOK, bounds
 from fusegen.testing.poles import Crossings
 from fusegen.testing.rounding import Precision
@@ -76,3 +79,29 @@ def test_a_power_of_a_negative_number_is_lost_where_errors_may_make_the_exponent
         assert crossings.noted()(node, (base, torch.tensor(sample))) is None
     lost = crossings.without_bound()(node, (base, torch.full((5,), 3.0)))
     assert lost is not None and lost.tolist() == [True, False, True, False, False]
+
+
+def test_a_power_of_what_may_be_below_0_is_lost_unless_its_exponent_is_whole() -> None:
+    x, y = value("x", "n"), value("y", "n")
+    node = call(arithmetic.POWER, (x, y))
+    crossings = Crossings()
+    exponents = torch.tensor([1.5, 2.0, 1.5])
+    for base in ([-1e-40, -1.0, 1e-40], [1e-40, 1.0, 2e-40]):
+        crossings.noted()(node, (torch.tensor(base), exponents))
+    lost = crossings.without_bound()(node, (torch.ones(3), exponents))
+    assert lost is not None and lost.tolist() == [True, False, False]
+
+
+def test_a_tangent_is_lost_near_its_poles() -> None:
+    """An angle that is spread as far as a sixth of its distance from a pole may lie beyond it."""
+    node = call(functions.TAN, (value("x", "n"),))
+    pole = math.pi / 2
+    crossings = Crossings()
+    for spread in (0.0, 0.1):
+        angles = [pole - 0.3 - spread, pole - 0.5 - spread, -pole + 7 * math.pi + spread - 0.05]
+        crossings.noted()(node, (torch.tensor(angles),))
+    lost = crossings.without_bound()(node, (torch.zeros(3),))
+    assert lost is not None and lost.tolist() == [False, False, True]
+    crossings.noted()(node, (torch.tensor([pole - 0.25, pole - 0.55, 0.0]),))
+    lost = crossings.without_bound()(node, (torch.zeros(3),))
+    assert lost is not None and lost.tolist() == [True, False, True]

@@ -171,6 +171,14 @@ inline void check_extreme(const char* operation, int64_t values_per_result) {
     }
 }
 
+// Refuses a `size` of which a slice or an index takes elements that it does not have.
+inline void check_slice(const char* size, int64_t left) {
+    if (left < 0) {
+        refuse("an input is too small: a subscript reaches " + std::to_string(-left) +
+               " beyond the size " + std::string(size));
+    }
+}
+
 // Refuses an image that is smaller than the kernel of `convolution`.
 inline void check_window(const char* convolution, int64_t results) {
     if (results < 1) {
