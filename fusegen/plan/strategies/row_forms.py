@@ -32,8 +32,8 @@ WARP_COLUMNS = 1024
 BEST_VECTORS = 4
 SUMMING_VECTORS = 2
 FEWEST_LANES = 4
-# Fewer vectors than that, and a block of other than the usual sizes has the row.
-USUAL_VECTORS = 3
+# With fewer vectors a thread, blocks of other sizes are better.
+FEW_VECTORS = 3
 # The least warps that share a row by way of shared memory.
 LEAST_WARPS = 2
 # Bytes of a row that a thread keeps in registers; twice that where a row is too long for a cluster.
@@ -273,18 +273,17 @@ class Layout:
 
     def _block_sizes(self, most: int) -> Iterator[int]:
         """The threads of a block of its own for a row of which each may have `most` vectors: where
-        it can be, all have as many."""
-        usual = (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK)
+        it can be, all have as many, and not too few."""
         if not self.is_fixed:
             yield BLOCK_THREADS
             return
-        vectors = [self.columns // (threads * self.vector) for threads in usual]
-        for threads, each in zip(usual, vectors, strict=True):
-            is_even = threads * self.vector * each == self.columns
-            if is_even and USUAL_VECTORS <= each <= most:
+        for threads in (FEWEST_THREADS, BLOCK_THREADS, LEAST_WARPS * WARP):
+            each, rest = divmod(self.columns, threads * self.vector)
+            if not rest and FEW_VECTORS <= each <= most:
                 yield threads
-        yield from self._even_lanes(range(min(BEST_VECTORS, most), 0, -1))
-        yield from usual
+        yield from self._even_lanes(range(min(BEST_VECTORS, most), min(FEW_VECTORS, most) - 1, -1))
+        yield LEAST_WARPS * WARP
+        yield from (FEWEST_THREADS, BLOCK_THREADS, WIDEST_BLOCK, 2 * WIDEST_BLOCK)
 
     def _even_lanes(self, vectors: Iterable[int]) -> Iterator[int]:
         """How many threads, of some warps, can share a row so that each has one of these numbers of
