@@ -1,4 +1,4 @@
-"""Rows of every form of kernel, by parts of a warp up to clusters: norms and softmaxes both ways."""
+"""Rows of every form of kernel, parts of a warp to clusters: norms and softmaxes both ways."""
 
 from __future__ import annotations
 
