@@ -29,6 +29,8 @@ model Normed(features=37):
     norm = LayerNorm(features)
     return x |> norm
 """
+# Rows of whole vectors, which come ahead.
+WIDE = NORMED.replace("37", "48")
 BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
 FORWARD = "_forward_float32.cu"  # which saves something for the backward
 MUTANTS = (
@@ -142,6 +144,20 @@ MUTANTS = (
         ROWS,
         r"reduce_lanes<32>\(sum_state\)",
         "reduce_lanes<16>(sum_state)",
+        BACKWARD,
+    ),
+    Mutant(
+        "rows of a block left out of sums over rows",
+        NORMED,
+        r"store_added<\d+",
+        "store_added<1",
+        BACKWARD,
+    ),
+    Mutant(
+        "another row copied ahead",
+        WIDE,
+        r"wanted < rows \? wanted",
+        "wanted < rows ? wanted / 2 * 2",
         BACKWARD,
     ),
     Mutant(
