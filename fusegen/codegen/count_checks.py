@@ -56,16 +56,17 @@ def count_checks(
 
 
 def slice_checks(graph: Graph) -> tuple[CountCheck, ...]:
-    """The sizes of which elements are selected by number, and how many are left behind the last:
-    below 0 where the size is 0, as every other is taken to be at least 1 (`is_never_negative`)."""
+    """The sizes of which elements are selected by number, and how many lie before the first and
+    behind the last: below 0 where the size is 0, as elsewhere each is taken to be at least 1
+    (`is_never_negative`)."""
     found: dict[CountCheck, None] = {}
     for node in topological(graph.roots):
         if node.operation is SLICE:
             size = node.operands[0].shape[node.attributes.integer("dim")]
-            (stop,) = node.attributes.sizes("stop")
-            left = in_given_sizes(size - stop)
-            if any(coefficient < 0 for _, coefficient in left.terms):
-                found[CountCheck("slice", str(size), left)] = None
+            (start,), (stop,) = (node.attributes.sizes(end) for end in ("start", "stop"))
+            for left in map(in_given_sizes, (start, size - stop)):
+                if any(coefficient < 0 for _, coefficient in left.terms):
+                    found[CountCheck("slice", str(size), left)] = None
     return tuple(found)
 
 

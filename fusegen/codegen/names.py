@@ -42,14 +42,14 @@ previous processors product_column product_row resident rest_lines rest_size res
 result_width right_batch_stride right_line right_low_start right_map right_matrices right_parts
 right_run right_scale right_scales right_source right_start right_stride right_tile ring ring_bytes
 round round_end round_first_pixel row row_ahead row_end row_in_block row_marks row_scales row_step
-row_tile row_tiles rows rows_here rows_inside rows_left run runs scales seen shared shared_parts
-shares size_here skinny_kernel slot slot_round slot_rounds small source stage stage_pixel
-stage_place stage_size stage_tiles staged stages step steps store_stage stream stride stride_columns
-stride_rows sums sums_of_parts take taken tap target tensor_tiles thread thread_column thread_row
-threads tile tile_column tile_columns tile_depth tile_end tile_first_column tile_first_row tile_row
-tile_rows tile_size tile_waves tiles tuned_form tuned_rows turn unscale vector visited warp
-warp_pixels warpgroup warps weight_parts weight_scale weight_scaling weights whole wide wide_tiles
-work worth_it
+row_tile row_tiles rows rows_here rows_inside rows_left rows_sums run runs scales seen shared
+shared_parts shares size_here skinny_kernel slot slot_round slot_rounds small source stage
+stage_pixel stage_place stage_size stage_tiles staged stages step steps store_stage stream stride
+stride_columns stride_rows sums sums_of_parts take taken tap target tensor_tiles thread
+thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end tile_first_column
+tile_first_row tile_row tile_rows tile_size tile_waves tiles tuned_form tuned_rows turn unscale
+vector visited wanted warp warp_pixels warpgroup warps weight_parts weight_scale weight_scaling
+weights whole wide wide_tiles work worth_it
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
@@ -68,9 +68,9 @@ lines_of_rest linux load_vector low_part_scale low_scale mbarrier_arrive mbarrie
 mbarrier_fence_init mbarrier_init mbarrier_wait merge_dims mma_product multiply_entries
 named_barrier_sync odd outweighs_loss parts_of_depth power_of_two prefetch_tensor_map prepare_tile
 processor_count promote push_run quickest_tile read_only reduce_block reduce_cluster reduce_lanes
-reduce_outer rounded shared_bytes skinny_product split_line split_line_threads split_lines
-split_lines_count split_lines_threads split_pays split_shares split_tile std store_vector
-store_vector_if threadIdx tma_load_3d tma_load_5d tuned_tile uint8_t unix value_at
+reduce_outer reduce_part rounded shared_bytes skinny_product split_line split_line_threads
+split_lines split_lines_count split_lines_threads split_pays split_shares split_tile std store_added
+store_vector store_vector_if threadIdx tma_load_3d tma_load_5d tuned_tile uint8_t unix value_at
 wait_for_earlier_kernels warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major
 wgmma_fence wgmma_k wgmma_m wgmma_wait whole_warp wide_columns wide_product wide_rows
 wide_shared_bytes wide_threads within without_scale

@@ -350,9 +350,9 @@ class _Writer:
     def _sum(self, summed: ColumnSum, loop: VectorLoop) -> str:
         """The vector of sums over rows at the thread's columns: in registers, or where it has too
         many, in its own places in memory."""
-        target, dtype = self.scope.buffer(summed.buffer), compute_type(summed.buffer.dtype)
-        name = self.scope.names.fresh(f"{target}_own")
-        self.sums.append(SumText(name, dtype, target))
+        of, target = summed.buffer.dtype, self.scope.buffer(summed.buffer)
+        dtype, name = compute_type(of), self.scope.names.fresh(f"{target}_own")
+        self.sums.append(SumText(name, dtype, of.compute.itemsize, target))
         if self.how.keeps_sums:
             return f"{name}[step]"
         place = f"{target} + sums + first_column"

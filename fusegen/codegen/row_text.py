@@ -97,10 +97,12 @@ class StateText:
 
 @dataclass(frozen=True)
 class SumText:
-    """Sums over rows: the array of a thread's vectors, an element's type, and where they go."""
+    """Sums over rows: the array of a thread's vectors, an element's type and its bytes, and where
+    they go."""
 
     name: str
     type: str
+    bytes: int
     target: str
 
 

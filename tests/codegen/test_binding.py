@@ -116,13 +116,16 @@ def test_a_size_below_zero_is_refused() -> None:
         module(torch.ones(2, 0))
 
 
-@pytest.mark.parametrize("taken", ["x[:, :1]", "x[:, 0]", "narrow(x, 1, 0, 1)", "x[0]"])
+TAKEN = ["x[:, :1]", "x[:, 0]", "narrow(x, 1, 0, 1)", "x[:, -1]", "x[:, -1:]", "x[0]", "x[-1]"]
+
+
+@pytest.mark.parametrize("taken", TAKEN)
 def test_a_subscript_beyond_a_size_that_is_zero_is_refused(taken: str) -> None:
     """Kernels would read what is not there; PyTorch has another shape for a slice, or refuses."""
     module = load(EXTREMES.format(f"{taken} * 2"))()
-    name, x = ("n", torch.ones(0, 2)) if taken == "x[0]" else ("m", torch.ones(2, 0))
+    name, x = ("n", torch.ones(0, 2)) if taken in ("x[0]", "x[-1]") else ("m", torch.ones(2, 0))
     with emulation(check=True):
-        with pytest.raises(RuntimeError, match=f"a subscript reaches 1 beyond the size {name}"):
+        with pytest.raises(RuntimeError, match=f"a subscript lies 1 outside the size {name}"):
             module(x)
         assert torch.equal(module(torch.ones(2, 2)), 2 * torch.ones_like(module(torch.ones(2, 2))))
 

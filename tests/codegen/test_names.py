@@ -16,6 +16,7 @@ from fusegen.plan.cost import H100
 from fusegen.plan.kernels.epilogues import GroupEpilogue
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.kernels.test_tile_widths import on_tiles
 from tests.reference import evaluate
@@ -89,15 +90,30 @@ def test_every_word_of_the_kernels_may_be_a_users_name_in_split_products() -> No
 
 
 def test_every_word_of_the_kernels_may_be_a_users_name_in_other_forms() -> None:
-    """Operands that are made as they are loaded, on tiles whose K is one or in parts, and a K that
-    blocks of the shared-memory tile share."""
+    """Operands that are made as they are loaded, on tiles whose K is one or in parts, a K that
+    blocks of the shared-memory tile share, and sums over rows that come ahead."""
     words = words_of_the_text(headers=False)
     plans = []
     at_once = 4 * WORDS_AT_ONCE
     for start in range(0, len(words), at_once):
         some = words[min(start, len(words) - at_once) :][:at_once]
         plans += [prepared_plan(some), shared_plan(some)]
+        plans += [summing_plan(some, width) for width in (512, 1024)]
     compiles(plans)
+
+
+def summing_plan(words: list[str], width: int) -> ModulePlan:
+    """By parts of a warp, and of a block."""
+    inputs = [value(word, "b", width) for word in words[:2]]
+    scales = [value(word, width) for word in words[2:]]
+    result = chain([*inputs, *scales], words)
+    results = apply("softmax", result, dim=1), apply("sum", result, dim=0)
+    plan = planned(graph([*inputs, *scales], *results), {"b": 1 << 16})
+    first, _ = plan.steps
+    assert isinstance(first, RowPlan) and first.forms[0].ahead is not None
+    mapping = RowMapping.WARP if width == 512 else RowMapping.PART
+    assert first.forms[0].mapping is mapping and first.sum_rows == 1
+    return plan
 
 
 def prepared_plan(words: list[str]) -> ModulePlan:

@@ -16,7 +16,7 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.runtime.loader import emulator_runtime
-from tests.emulated import apply, graph, link, value
+from tests.emulated import apply, graph, link, planned, value
 from tests.trained import Trained, compare, trained
 
 # As many rows as that are planned for; with few, two kernels are as good.
@@ -103,6 +103,38 @@ def test_rows_come_ahead_to_parts_of_warps_where_they_are_wide_and_aligned() -> 
         compare(made, [given, *others], {"n": 2100})
         launched = emulator_runtime().take_launched()
         assert any(form in name for name in launched), launched
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(1024, DType.FLOAT32), (512, DType.FLOAT64)])
+def test_sums_of_several_types_share_the_memory_in_which_they_are_added(
+    width: int, dtype: DType
+) -> None:
+    x = value("x", "n", width, dtype=dtype)
+    positive = apply("sum", apply("gt", x, 0.0), dim=0)
+    results = apply("softmax", x, dim=1), apply("sum", x, dim=0), positive
+    plan = planned(graph([x], *results), MANY)
+    form = summing(plan).forms[0]
+    assert form.rows_a_block > 1 and len(form.program.sums) == 2
+    (given,) = drawn(plan.graph, 2500)
+    rows, total, count = link([plan], check=True)[0](given, check=True)
+    exact = given.double()
+    # Sums of 2500 terms around 1 in float32, in any order: 2500 units at most.
+    torch.testing.assert_close(total.double(), exact.sum(0), rtol=0, atol=2e-3)
+    torch.testing.assert_close(rows.double(), exact.softmax(1), rtol=1e-5, atol=1e-9)
+    assert torch.equal(count, (given > 0).sum(0))
+
+
+def test_rows_ahead_of_which_some_have_the_same_sums() -> None:
+    """A weight for each row of four: a block of more rows leaves four rows of sums."""
+    x, weight = value("x", "n", 4, 128), value("weight", 4, 128)
+    y = apply("softmax", apply("mul", x, weight), dim=2)
+    model = graph([x, weight], y)
+    (made,) = trained([model], MANY)
+    plan = summing(made.backward.plan)
+    assert plan.forms[0].ahead is not None
+    assert 1 < plan.sum_rows < plan.forms[0].rows_a_block
+    for rows in (1, 3, 1100):
+        compare(made, drawn(model, rows), {"n": rows})
 
 
 def test_a_device_without_clusters_keeps_sums_in_memory() -> None:

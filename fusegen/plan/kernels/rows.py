@@ -94,8 +94,21 @@ class RowForm:
             return max(1, SUMMING_THREADS // self.threads)
         if self.most_columns // self.lanes * self.program.kept_bytes > BUSY_BYTES:
             return 1
-        is_even = self.lanes & (self.lanes - 1) == 0
-        return max(1, (BUSY_THREADS if is_even else UNEVEN_BUSY_THREADS) // self.threads)
+        busy = BUSY_THREADS if self.has_even_warps else UNEVEN_BUSY_THREADS
+        return max(1, busy // self.threads)
+
+    @property
+    def has_even_warps(self) -> bool:
+        """Whether the threads that share a row are a power of two."""
+        return self.lanes & (self.lanes - 1) == 0
+
+    @property
+    def sum_bytes(self) -> int:
+        """The shared memory in which a block adds what its rows have for the same sums."""
+        if self.rows_a_block == 1 or self.most_columns is None:
+            return 0
+        widest = max((s.buffer.dtype.itemsize for s in self.program.sums), default=0)
+        return self.rows_a_block * self.most_columns * widest
 
     @property
     def registers(self) -> int:

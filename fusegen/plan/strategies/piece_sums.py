@@ -168,7 +168,7 @@ def _kept(
 ) -> RowForm | None:
     """Rows by a block of `threads`, or a cluster of such blocks, if there is one with `lanes`."""
     blocks = lanes // threads
-    is_power_of_two = not threads & (threads - 1)  # as exchanges between a block's warps need
+    is_power_of_two = not threads & (threads - 1)  # as exchanges between a cluster's blocks need
     if lanes % threads or blocks not in (1, 2, 4, row_forms.WIDEST_CLUSTER) or not is_power_of_two:
         return None
     return RowForm(

@@ -313,7 +313,8 @@ class Layout:
 def _with_few_exchanges(form: RowForm, one_pass: RowProgram | None) -> RowForm:
     """The form with the program in which threads exchange their states least often."""
     fits = one_pass is not None and one_pass.kept_bytes <= form.program.kept_bytes
-    if one_pass is not None and fits and form.is_exact and exchanges.moments_are_kept(one_pass):
+    is_even = form.is_exact and form.has_even_warps  # all states are of as many elements
+    if one_pass is not None and fits and is_even and exchanges.moments_are_kept(one_pass):
         form = replace(form, program=one_pass, by_shares=True)
     return replace(form, program=exchanges.with_powers(form.program))
 

@@ -27,7 +27,7 @@ RESIDENT_QUARTERS = 3
 def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int) -> Ahead | None:
     """What a kernel of this form should copy ahead, given the shared memory of a multiprocessor;
     None where nothing is fit for it, or where not even a row has room."""
-    room = (shared_memory - RESERVED_BYTES) // form.least_blocks
+    room = (shared_memory - RESERVED_BYTES) // form.least_blocks - form.sum_bytes
     one = form.steps * form.threads * COPY_BYTES
     loads = _loads(program, vector)[: room // one]
     if not loads:

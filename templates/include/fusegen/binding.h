@@ -171,11 +171,12 @@ inline void check_extreme(const char* operation, int64_t values_per_result) {
     }
 }
 
-// Refuses a `size` of which a slice or an index takes elements that it does not have.
+// Refuses a `size` that does not have the elements which a slice or an index takes: `left` are those
+// before the first or behind the last of them.
 inline void check_slice(const char* size, int64_t left) {
     if (left < 0) {
-        refuse("an input is too small: a subscript reaches " + std::to_string(-left) +
-               " beyond the size " + std::string(size));
+        refuse("an input is too small: a subscript lies " + std::to_string(-left) +
+               " outside the size " + std::string(size));
     }
 }
 
