@@ -102,6 +102,7 @@ FAMILIES = (
     Family("elementwise", ELEMENTWISE),
     Family("elementwise, odd", ELEMENTWISE, {"features": 7}),
     Family("rows of a warp", ROWS),
+    Family("rows of a part of a block", ROWS, {"columns": 1024}),
     Family("rows of a block", ROWS, {"columns": 3000}),
     Family("rows of a cluster", ROWS, {"columns": 40000}),
     Family("rows of a looping block", ROWS, {"columns": 140000}),
