@@ -226,7 +226,8 @@ def row_plan(
     work = row_work(program, hints)
     blocks = -(-hints.value(program.domain.rows) // form.rows_a_block) * form.cluster * parts
     if form.mapping is RowMapping.WARP:
-        blocks *= form.steps  # as many more bytes are under way, of which there are few otherwise
+        # With several vectors a thread, as many more bytes are under way.
+        blocks *= min(form.steps, -(-layout.columns // (form.lanes * layout.vector)))
     busy = min(1.0, max(1, blocks) / device.processors)
     cost = Cost(work.reads, work.writes, work.flops, occupancy=busy)
     kept = "read once and kept in registers" if program.slots else "read in each pass"
