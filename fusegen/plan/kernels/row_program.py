@@ -16,7 +16,8 @@ from fusegen.plan.tolerance import tolerant
 class ColumnSum:
     """Add `value` to the sum of its column over the rows that a thread works on.
 
-    `buffer` has one sum for each column of each row that is worked on at once.
+    `buffer` has one sum for each column of each row of sums that blocks leave
+    (`RowPlan.sum_rows`).
     """
 
     buffer: Buffer
