@@ -9,7 +9,8 @@ Where a result is NaN or infinite, it must be so exactly, or in eager mode, or u
 perturbations; but where an element may be so far off that it leaves the range of its type, it may
 be infinite. Where a sum may overflow on the way, a perturbed result is NaN and the exact one is
 not: anything goes. So it does where samples divide by numbers on both sides of 0, or multiply an
-infinity by them, which is asked at the second look.
+infinity by them, and where a convolution's NaN may be of a margin's zeros alone, which is asked at
+the second look.
 """
 
 from __future__ import annotations

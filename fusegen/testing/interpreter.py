@@ -10,7 +10,6 @@ Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -91,10 +90,6 @@ def perturbed(
     """
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
-    def magnitudes(node: Node, operands: Sequence[Tensor]) -> Tensor:
-        finite = [torch.where(o.isfinite(), o.abs(), 0) for o in operands]
-        return _widened(_twin(node, finite, sizes))
-
     given = zip(graph.placeholders, lost_before, strict=False)
     losses = Losses(lambda node, masks: _twin(node, masks, sizes), dict(given))
 
@@ -109,8 +104,11 @@ def perturbed(
     def move(node: Node, value: Tensor, operands: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         if not node.dtype.is_float or not value.numel():
             return value, None
-        by_magnitudes = functools.partial(magnitudes, node, operands)
-        size = rounding_error(node, value, operands, precision, by_magnitudes)
+
+        def of(others: Sequence[Tensor]) -> Tensor:
+            return _widened(_twin(node, others, sizes))
+
+        size = rounding_error(node, value, operands, precision, of)
         if size is None:
             return value, None
         drawn = torch.rand(value.shape, generator=generator, device=generator.device)
@@ -125,7 +123,7 @@ def perturbed(
         moved = torch.where(
             moved.abs() > torch.finfo(torch_dtype(node.dtype)).max, moved * inf, moved
         )
-        lost = overflows(node, value, operands, by_magnitudes)
+        lost = overflows(node, value, operands, of)
         return (moved, None) if lost is None else (torch.where(lost, nan, moved), lost)
 
     roots = _evaluate(

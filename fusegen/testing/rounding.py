@@ -86,11 +86,11 @@ def rounding_error(
     value: Tensor,
     operands: Sequence[Tensor],
     precision: Precision,
-    of_magnitudes: Callable[[], Tensor],
+    of: Callable[[Sequence[Tensor]], Tensor],
 ) -> Tensor | None:
     """The error that the node itself may add to each element of its float64 `value`, given its
-    `operands`; None for an operation that only moves or selects elements. `of_magnitudes` gives
-    what the operation makes of its finite operands' absolute values.
+    `operands`; None for an operation that only moves or selects elements. `of` gives what the
+    operation makes of other operands, such as the finite ones' magnitudes.
 
     A 0 that was selected, or is made of zeros alone, has no error: which elements a relu masks
     depends on it."""
@@ -121,12 +121,13 @@ def rounding_error(
         size = rule(node, value, operand)
         return torch.where(size == 0, 0.0, stored + inner * size)
     if isinstance(operation, (Product, LibraryCall)):
-        magnitudes = of_magnitudes()
+        magnitudes = of([_finite(operand) for operand in operands])
         if isinstance(operation, Product):
             relative = _walk(node, operands[0].shape[-1], precision.product)
-        elif "conv" in operation.name:
+        elif _is_convolution(operation):
             terms = _terms_of_convolution(operation, operands)
             relative = _walk(node, terms, precision.convolution)
+            relative += unit(node.dtype) * math.sqrt(_partial_sums(node, operands))
             if not precision.unbounded:
                 # The library's takes subnormal numbers for zero, in torch 2.11.
                 times = max([1.0, *(float(_finite(o).max()) for o in operands if o.numel())])
@@ -164,6 +165,22 @@ def _terms_of_convolution(operation: LibraryCall, operands: Sequence[Tensor]) ->
     return max(weight[0].numel(), weight[:, 0].numel())
 
 
+def _is_convolution(operation: LibraryCall) -> bool:
+    return operation.name.startswith("convolution")
+
+
+def _partial_sums(node: Node, operands: Sequence[Tensor]) -> int:
+    """How many parts of a convolution's element the library may add up in the result's own type, as
+    it does on the CPU: a weight's gradient image by image, and one window's elements where they are
+    scattered."""
+    name = node.operation.name
+    if name == "convolution_weight_gradient":
+        return len(operands[0])
+    is_gradient = name == "convolution_input_gradient"
+    is_scattered = node.attributes.flag("transposed") is not is_gradient
+    return operands[2 if is_gradient else 1][0, 0].numel() if is_scattered else 0
+
+
 def _finite(operand: Tensor) -> Tensor:
     """The magnitudes of what is finite, and 0."""
     return torch.where(operand.isfinite(), operand.abs(), 0.0)
@@ -179,10 +196,14 @@ def _greatest(value: Tensor, operands: Sequence[Tensor]) -> Tensor:
 
 
 def overflows(
-    node: Node, value: Tensor, operands: Sequence[Tensor], of_magnitudes: Callable[[], Tensor]
+    node: Node,
+    value: Tensor,
+    operands: Sequence[Tensor],
+    of: Callable[[Sequence[Tensor]], Tensor],
 ) -> Tensor | None:
     """Where a sum on the way to the node's `value` may leave the range of the type that it is
-    accumulated in, whatever becomes of it then; None for an operation that sums nothing."""
+    accumulated in, whatever becomes of it then; None for an operation that sums nothing. `of` gives
+    what the operation makes of other operands."""
     operation = node.operation
     greatest = torch.finfo(torch_dtype(node.dtype.compute)).max
     if isinstance(operation, Reduction):
@@ -195,11 +216,37 @@ def overflows(
         if operation.monoid is Monoid.PRODUCT:
             return _leaves_range(node, operands[0])
         return None
-    if isinstance(operation, Product):
-        return of_magnitudes() > greatest
-    if isinstance(operation, LibraryCall):  # an infinity times the zeros of a margin is NaN, or not
-        return (of_magnitudes() > greatest) | value.isinf()
+    if isinstance(operation, (Product, LibraryCall)):
+        magnitudes = of([_finite(operand) for operand in operands])
+        if isinstance(operation, Product):
+            return magnitudes > greatest
+        if _is_convolution(operation) and _partial_sums(node, operands):
+            greatest = torch.finfo(torch_dtype(node.dtype)).max
+        lost = magnitudes > greatest
+        # An infinity times the zeros of a margin is NaN, or is left out.
+        lost |= value.isinf()
+        if _is_convolution(operation):
+            lost |= value.isnan() & ~_sums_with_nan(value, operands, of)
+        return lost
     return None
+
+
+def _sums_with_nan(
+    value: Tensor, operands: Sequence[Tensor], of: Callable[[Sequence[Tensor]], Tensor]
+) -> Tensor:
+    """Which elements of a convolution have a NaN times an element of the other operand, not times
+    the zeros of a margin alone."""
+    found = torch.zeros_like(value, dtype=torch.bool)
+    for i, operand in enumerate(operands):
+        is_nan = operand.isnan()
+        if is_nan.any():
+            others = [torch.ones_like(other) for other in operands]
+            counts = [
+                of([*others[:i], part, *others[i + 1 :]])
+                for part in (is_nan.double(), torch.zeros_like(operand))
+            ]
+            found |= counts[0] > counts[1]
+    return found
 
 
 def _leaves_range(node: Node, operand: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
-from fusegen.testing.bounds import Bound, bound_of, bounds
+from fusegen.testing.bounds import SECOND_LOOK, Bound, bound_of, bounds
 from fusegen.testing.interpreter import exact
 from fusegen.testing.rounding import TF32_UNIT, Precision
 from tests.emulated import apply, graph, value
@@ -85,6 +85,25 @@ def test_a_sum_that_overflows_on_the_way_may_become_anything() -> None:
         assert not limit.violations(torch.full((5,), result)).any()
     small = bound(graph([node], apply("sum", node, dim=1)), x / 4, torch.zeros(5))
     assert small.violations(torch.full((5,), math.nan)).all()
+
+
+def test_what_the_zeros_of_a_margin_are_multiplied_with_may_be_left_out() -> None:
+    """PyTorch's convolutions do that or not, by the algorithm; a NaN of an operand's own elements
+    is one in any."""
+    x, weight = value("x", "n", 1, 3), value("w", 1, 1, 3)
+    values = torch.ones(5, 1, 3)
+    values[1, 0, 1] = math.nan
+    weights = torch.tensor([[[1.0, 2.0, math.inf]]])
+    operations = graph([x, weight], apply("conv1d", x, weight, padding=1))
+    eager = F.conv1d(values.double(), weights.double(), padding=1).float()
+    (limit,) = bounds(operations, [values, weights], [eager], SIZES, Precision(), SECOND_LOOK)
+    left_out = torch.full((5, 1, 3), math.inf)
+    left_out[:, :, 2] = 3.0
+    left_out[1] = math.nan
+    assert not limit.violations(eager).any()
+    assert not limit.violations(left_out).any()
+    without_nan = limit.violations(torch.full_like(left_out, 3.0))
+    assert without_nan[:, 0].tolist() == [[False] * 3, [True] * 3, *[[False] * 3] * 3]
 
 
 def test_integers_are_exact() -> None:

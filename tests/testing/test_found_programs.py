@@ -440,6 +440,20 @@ FOUND = {
             order=7,
         ),
     ),
+    # PyTorch adds up a weight's gradient image by image in float16, whose range ends on the way.
+    "a convolution's sums that overflow between images": (
+        "input x: [n, 3, h, 5]\n    input y: [n, 3, h, 5]\n    v_kernel = Parameter([3, 3, 2, 2])\n"
+        "    v = conv_transpose2d(y, v_kernel)\n    return squeeze(v, dim=-1) |> Hardswish()",
+        Case(
+            "float16",
+            {"h": 1, "n": 3},
+            {
+                "y": Filled(Values.HUGE, Layout.EXPANDED, seed=227253),
+                "v_kernel": Filled(Values.SPECIAL, Layout.EXPANDED, seed=18042),
+            },
+            order=3,
+        ),
+    ),
     # A kernel read what is not there; it refuses that now.
     "the first of none": ("input x: [4, n]\n    return x[:, :1] + 1", Case("float32", {"n": 0})),
 }
