@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fusegen.codegen.count_checks import slice_checks
+from fusegen.codegen.count_checks import batch_counts, slice_checks
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, topological
 from fusegen.ops.record import LibraryCall
@@ -41,15 +41,25 @@ def check_case(
     in that; else None. `tensors` take the place of those that the case draws. Raises Unsuitable
     where PyTorch gives nothing to compare with, or a result of another shape than the kernels'."""
     subject = subject.in_mode(case.training)
-    for check in slice_checks(subject.graph(DType(case.dtype))):
-        if check.count.evaluate(case.sizes) < 0:
-            raise Unsuitable(f"the kernels refuse a subscript beyond the size {check.name}")
+    _require_accepted(subject.graph(DType(case.dtype)), case)
     tensors = case.draw(subject) if tensors is None else tensors
     eager = subject.reference(tensors)
     found = _check_forward(subject, case, tensors, eager)
     if found is None and subject.why_forward_only is None:
         found = _check_backward(subject, case, tensors, eager)
     return found
+
+
+def _require_accepted(graph: Graph, case: Case) -> None:
+    """Unsuitable where a call refuses what the reference computes something from: a subscript of
+    nothing, and a batch norm of one value per channel, of which that has the statistics alone where
+    its result is not used."""
+    for check in slice_checks(graph):
+        if check.count.evaluate(case.sizes) < 0:
+            raise Unsuitable(f"the kernels refuse a subscript beyond the size {check.name}")
+    for layer, count in batch_counts(graph):
+        if count.evaluate(case.sizes) == 1:
+            raise Unsuitable(f"the kernels refuse a batch of one value in {layer}")
 
 
 def _check_forward(

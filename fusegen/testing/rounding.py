@@ -182,8 +182,8 @@ def _partial_sums(node: Node, operands: Sequence[Tensor]) -> int:
 
 
 def _finite(operand: Tensor) -> Tensor:
-    """The magnitudes of what is finite, and 0."""
-    return torch.where(operand.isfinite(), operand.abs(), 0.0)
+    """The magnitudes of what is finite, and 0, in the operand's own type."""
+    return torch.where(operand.isfinite(), operand.abs(), 0)
 
 
 def _greatest(value: Tensor, operands: Sequence[Tensor]) -> Tensor:

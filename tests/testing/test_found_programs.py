@@ -454,6 +454,16 @@ FOUND = {
             order=3,
         ),
     ),
+    # A call refuses such a batch, as PyTorch's layer does; the reference has only its statistics.
+    "a batch norm of one value whose result is not used": (
+        "input x: [n, 32]\n    v_layer = BatchNorm1d(32)\n    v = v_layer(x)\n    return relu(x)",
+        Case("float16", {"n": 1}, training=True),
+    ),
+    # Its gradient's operands are the places of the greatest, integers.
+    "the gradient of a pooling": (
+        "input x: [n, 3, h, 8]\n    return max_pool2d(x, 2)",
+        Case("float32", {"h": 4, "n": 2}),
+    ),
     # A kernel read what is not there; it refuses that now.
     "the first of none": ("input x: [4, n]\n    return x[:, :1] + 1", Case("float32", {"n": 0})),
 }
