@@ -116,6 +116,18 @@ def test_findings_in_other_kernels_do_not_count(
             sanitize(Exercise(families=["product"]))
 
 
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_process_that_aborts_at_its_end(ran: bool, program: Path) -> None:
+    done = "echo ran 2 cases\n" if ran else ""
+    summary = 'echo "========= ERROR SUMMARY: 0 errors"'
+    program.write_text(f"#!/bin/sh\n{done}{summary}\nexit 6\n", encoding="utf-8")
+    if ran:
+        assert not any(each.report for each in sanitize(Exercise(families=["product"])))
+        return
+    with pytest.raises(FusegenError, match="ended with status 6"):
+        sanitize(Exercise(families=["product"]))
+
+
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("answer", ["exit 1", "echo nothing ran"])
 def test_a_run_that_fails_is_no_clean_one(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
