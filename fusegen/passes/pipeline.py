@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.graph import Graph
 from fusegen.passes.common_values import share_common_values
+from fusegen.passes.compared_values import hold_compared_values
 from fusegen.passes.decompose import decompose
 from fusegen.passes.legality import check
 from fusegen.passes.library_operands import store_library_operands
@@ -35,6 +36,7 @@ PASSES = (
     Pass("simplify", simplify),
     Pass("store library operands", store_library_operands),
     Pass("share common values again", share_common_values),
+    Pass("hold compared values", hold_compared_values),
     Pass("separate results", separate_results),
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction, Reshape, View
 from fusegen.passes.rewrite import with_roots
 
@@ -20,7 +21,8 @@ def separate_reductions(graph: Graph) -> Graph:
     computes them from what stands in memory anyway. The same holds before a reduction whose results
     are reduced again: what needs those comes in a later kernel. A kernel that has two copies
     computes them once. A value that is a result, or that a product or library reads, is stored and
-    not copied.
+    not copied; nor is one that is compared with what is selected from it, since a copy may be
+    rounded otherwise on the way.
     """
     order = topological(graph.roots)
     stored = _stored(order, graph.roots)
@@ -71,7 +73,13 @@ def _stored(order: tuple[Node, ...], roots: tuple[Node, ...]) -> set[Node]:
         if isinstance(node.operation, (Product, LibraryCall))
         for operand in node.operands
     ]
-    return {_base(node) for node in (*read, *roots)}
+    compared = [node for node in order if node.operation is AS_STORED and _is_cheap(node)]
+    return {_base(node) for node in (*read, *roots, *compared)}
+
+
+def _is_cheap(compared: Node) -> bool:
+    """Whether what is compared would be computed again, not read."""
+    return isinstance(_base(compared.operands[0]).operation, Pointwise)
 
 
 def _base(node: Node) -> Node:

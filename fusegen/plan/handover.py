@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node
+from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import Pointwise, Reduction
 from fusegen.plan.group import Group
 
@@ -55,8 +56,9 @@ def handover(
 
 def _elementwise_end(end: Node, keeper: Group, producers: Producers) -> tuple[set[Node], set[Node]]:
     """The group's operations that `end` is made by, element by element, and those of its values
-    that they read: what it stores for others, reductions, and what is made of these for each row,
-    as it would be computed for each element else."""
+    that they read: what it stores for others, reductions, what is made of these for each row, as it
+    would be computed for each element else, and what is compared with something selected from it,
+    which must be one value for both."""
     inside, stored = {*keeper.nodes}, {*keeper.results} - {end}
     reduced = _made_of_reductions(keeper, producers)
     chain: set[Node] = set()
@@ -67,7 +69,9 @@ def _elementwise_end(end: Node, keeper: Group, producers: Producers) -> tuple[se
         if node not in inside or node in chain or node in read:
             continue
         is_for_rows = node in reduced and node.type.count != end.type.count
-        if node in stored or is_for_rows or not isinstance(node.operation, Pointwise):
+        is_compared = node.operation is AS_STORED and bool(inside & {*producers[node]})
+        is_elementwise = isinstance(node.operation, Pointwise) and not is_compared
+        if node in stored or is_for_rows or not is_elementwise:
             read.add(node)
         else:
             chain.add(node)

@@ -30,6 +30,7 @@ from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops import build
 from fusegen.ops.record import Reshape
 from fusegen.passes.common_values import share_common_values
+from fusegen.passes.compared_values import hold_compared_values
 from fusegen.passes.decompose import decompose
 from fusegen.passes.differentiation.reverse import NotDifferentiable, Reversed, reverse
 from fusegen.passes.differentiation.saving import values_to_save
@@ -112,7 +113,8 @@ def _joined(found: Reversed) -> Graph:
         for argument, gradient in found.gradients.items()
     )
     both = replace(found.graph, outputs=(*found.graph.outputs, *gradients))
-    for step in (decompose, share_common_values, simplify, share_common_values):
+    steps = (decompose, share_common_values, simplify, share_common_values, hold_compared_values)
+    for step in steps:
         after = step(both)
         check(both, after, f"{step.__name__} of a gradient")
         both = after

@@ -1,0 +1,93 @@
+"""What is compared with a selection from itself is the same number on both sides."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.pointwise.casting import AS_STORED
+from fusegen.passes import pipeline
+from fusegen.passes.compared_values import hold_compared_values
+from fusegen.passes.differentiation import differentiate
+from fusegen.plan.arranging import arranged
+from fusegen.plan.handover import handover
+from fusegen.plan.partition import Dependencies
+from tests.emulated import apply, graph, run, value
+from tests.kernels.families import linear
+from tests.ops.examples import torch_dtype
+
+TOKENS, EXPERTS = 67, 4
+
+
+def gates(dtype: DType) -> Graph:
+    """Which expert is each token's best, and how many tokens each expert has."""
+    x, router = value("x", TOKENS, 16, dtype=dtype), value("router", EXPERTS, 16, dtype=dtype)
+    probs = apply("softmax", linear(x, router), dim=-1)
+    best = apply("ge", probs, apply("amax", probs, dim=-1, keepdim=True))
+    load = apply("sum", apply("to", best, dtype=DType.FLOAT32), dim=0)
+    return graph([x, router], apply("where", best, probs, 0), apply("sum", load))
+
+
+@pytest.mark.parametrize("dtype", [DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32])
+def test_every_row_has_its_greatest_element(dtype: DType) -> None:
+    tensors = [torch.randn(n, 16).to(torch_dtype(dtype)) for n in (TOKENS, EXPERTS)]
+    chosen, count = run(gates(dtype), tensors)
+    assert count >= TOKENS  # equal ones count, too
+    assert count == (chosen > 0).sum()
+
+
+def held(model: Graph) -> list[Node]:
+    return [n.operands[0] for n in topological(model.roots) if n.operation is AS_STORED]
+
+
+def test_only_what_both_sides_have_is_held() -> None:
+    x, y = value("x", 8, 32), value("y", 8, 32)
+    u, v = apply("exp", x), apply("exp", y)
+    row = {"dim": 1, "keepdim": True}
+    masked = apply("where", apply("gt", y, 0), apply("unsqueeze", u, dim=0), -1)
+    alike = apply("eq", apply("to", u, dtype=DType.FLOAT64), apply("amin", masked, **row))
+    assert held(pipeline.run(graph([x, y], alike)))
+    others = (
+        apply("ge", u, apply("amax", v, **row)),
+        apply("ge", u, apply("mean", u, **row)),
+        apply("ge", x, apply("amax", x, **row)),  # stands in memory
+        apply("gt", apply("relu", u), 0),
+    )
+    model = pipeline.run(graph([x, y], *others))
+    assert hold_compared_values(model) is model and not held(model)
+
+
+def test_no_kernel_computes_it_again() -> None:
+    model = arranged(pipeline.run(gates(DType.BFLOAT16)))
+    assert len(held(model)) == 1
+
+
+def test_a_product_reads_what_its_operand_compares() -> None:
+    x, w = value("x", "m", 64, dtype=DType.BFLOAT16), value("w", 64, 32, dtype=DType.BFLOAT16)
+    normal = apply("rms_norm", x, normalized_shape=(64,))
+    best = apply("ge", normal, apply("amax", normal, dim=1, keepdim=True))
+    end = apply("where", best, normal, 0)
+    model = arranged(pipeline.run(graph([x, w], apply("matmul", end, w))))
+    dependencies = Dependencies.of(model)
+    *rows, product = dependencies.nodes
+    made = handover(
+        rows[-1],
+        dependencies.group(tuple(rows)),
+        [dependencies.group((product,))],
+        dependencies.producers,
+        {node: number for number, node in enumerate(dependencies.nodes)},
+    )
+    assert made is not None
+    assert not any(node.operation is AS_STORED for node in made.takers[0].nodes)
+
+
+def test_the_backward_compares_what_the_forward_did() -> None:
+    x = value("x", 8, 32, dtype=DType.BFLOAT16)
+    u = apply("exp", x)
+    best = apply("ge", u, apply("amax", u, dim=1, keepdim=True))
+    found = differentiate(graph([x], apply("where", best, apply("sin", x), 0)))
+    assert found is not None
+    computed = [n.operation.name for n in topological(found.backward.roots)]
+    assert "exp" not in computed
