@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops import build
-from fusegen.ops.pointwise.casting import AS_STORED, CAST
+from fusegen.ops.pointwise.arithmetic import SUB
+from fusegen.ops.pointwise.casting import AS_STORED, CAST, WIDEN
 from fusegen.ops.pointwise.logic import EQ, GE, GT, LE, LT, NE
 from fusegen.ops.record import (
     Concatenation,
@@ -34,34 +36,58 @@ def hold_compared_values(graph: Graph) -> Graph:
     another one compare that with values which it computes again and does not round.
     """
     order = topological(graph.roots)
-    sources: dict[Node, frozenset[Node]] = {}
-    held: set[Node] = set()
-    for node in order:
-        below = [sources[operand] for operand in node.operands]
-        if node.operation in COMPARISONS:
-            held |= below[0] & below[1]
-        selects = _selects(node)
-        sources[node] = frozenset[Node]().union(*below) if selects else frozenset({node})
+    held = _on_both_sides(order, COMPARISONS, _selects)
     done: dict[Node, Node] = {}
     for node in order:
         operands = tuple(done[operand] for operand in node.operands)
         made = node if operands == node.operands else replace(node, operands=operands)
-        done[node] = build.as_stored(made) if node in held and _may_differ(node) else made
+        done[node] = build.as_stored(made) if node in held else made
     return with_roots(graph, tuple(done[root] for root in graph.roots))
+
+
+def values_of_distances(order: Iterable[Node]) -> set[Node]:
+    """The values of 16 bits whose distance from what is selected from them is computed, as that
+    of `p` is in `amax(p, dim) - p`: where its sign counts, as for a square root, a kernel that
+    reads a rounded extreme has to see the values rounded, too."""
+    found = _on_both_sides(order, (SUB,), _selects_in_its_type)
+    return {value for value in found if value.dtype.compute is not value.dtype}
+
+
+def _on_both_sides(
+    order: Iterable[Node], operations: Sequence[Pointwise], selects: Callable[[Node], bool]
+) -> set[Node]:
+    """The values that both operands of some of the operations are selected from, if kernels may
+    see different numbers for them."""
+    sources: dict[Node, frozenset[Node]] = {}
+    found: set[Node] = set()
+    for node in order:
+        below = [sources[operand] for operand in node.operands]
+        if node.operation in operations:
+            found |= below[0] & below[1]
+        is_leaf = not selects(node)
+        sources[node] = frozenset({node}) if is_leaf else frozenset[Node]().union(*below)
+    return {value for value in found if _may_differ(value)}
 
 
 def _selects(node: Node) -> bool:
     """Whether the elements are those of operands, or what no rounding makes of them."""
+    return _selects_in_its_type(node) or node.operation is WIDEN or _widens(node)
+
+
+def _selects_in_its_type(node: Node) -> bool:
+    """The same, for operations that leave the type as it is."""
     operation = node.operation
     if isinstance(operation, Pointwise):
-        return operation.exact or (operation is CAST and _widens(node))
+        return operation.exact and operation is not WIDEN
     if isinstance(operation, Reduction):
         return operation.monoid in EXTREMES
     return isinstance(operation, (View, Reshape, Concatenation))
 
 
-def _widens(cast: Node) -> bool:
-    before, after = cast.operands[0].dtype, cast.dtype
+def _widens(node: Node) -> bool:
+    if node.operation is not CAST:
+        return False
+    before, after = node.operands[0].dtype, node.dtype
     return before.is_float and after.is_float and after.itemsize > before.itemsize
 
 

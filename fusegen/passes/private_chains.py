@@ -8,6 +8,7 @@ from dataclasses import replace
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction, Reshape, View
+from fusegen.passes.compared_values import values_of_distances
 from fusegen.passes.rewrite import with_roots
 
 CHEAP = (Pointwise, View, Reshape)
@@ -21,8 +22,8 @@ def separate_reductions(graph: Graph) -> Graph:
     computes them from what stands in memory anyway. The same holds before a reduction whose results
     are reduced again: what needs those comes in a later kernel. A kernel that has two copies
     computes them once. A value that is a result, or that a product or library reads, is stored and
-    not copied; nor is one that is compared with what is selected from it, since a copy may be
-    rounded otherwise on the way.
+    not copied; nor is one that is compared with what is selected from it, or whose distance from
+    that is computed, since a copy is not rounded, or otherwise on the way.
     """
     order = topological(graph.roots)
     stored = _stored(order, graph.roots)
@@ -74,7 +75,7 @@ def _stored(order: tuple[Node, ...], roots: tuple[Node, ...]) -> set[Node]:
         for operand in node.operands
     ]
     compared = [node for node in order if node.operation is AS_STORED and _is_cheap(node)]
-    return {_base(node) for node in (*read, *roots, *compared)}
+    return {_base(node) for node in (*read, *roots, *compared, *values_of_distances(order))}
 
 
 def _is_cheap(compared: Node) -> bool:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Node, topological
 from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import Pointwise, Reduction
+from fusegen.passes.compared_values import values_of_distances
 from fusegen.plan.group import Group
 
 Producers = Mapping[Node, tuple[Node, ...]]
@@ -58,9 +59,10 @@ def _elementwise_end(end: Node, keeper: Group, producers: Producers) -> tuple[se
     """The group's operations that `end` is made by, element by element, and those of its values
     that they read: what it stores for others, reductions, what is made of these for each row, as it
     would be computed for each element else, and what is compared with something selected from it,
-    which must be one value for both."""
+    or taken from that, which must be one value for both."""
     inside, stored = {*keeper.nodes}, {*keeper.results} - {end}
     reduced = _made_of_reductions(keeper, producers)
+    held = values_of_distances(topological(keeper.results))
     chain: set[Node] = set()
     read: set[Node] = set()
     stack = [end]
@@ -70,8 +72,8 @@ def _elementwise_end(end: Node, keeper: Group, producers: Producers) -> tuple[se
             continue
         is_for_rows = node in reduced and node.type.count != end.type.count
         is_compared = node.operation is AS_STORED and bool(inside & {*producers[node]})
-        is_elementwise = isinstance(node.operation, Pointwise) and not is_compared
-        if node in stored or is_for_rows or not is_elementwise:
+        is_held = is_compared or node in held
+        if node in stored or is_for_rows or is_held or not isinstance(node.operation, Pointwise):
             read.add(node)
         else:
             chain.add(node)
