@@ -26,11 +26,14 @@ from fusegen.passes.autocast import Autocast
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
-from fusegen.runtime.builder import emit
+from fusegen.runtime.builder import SCRIPT_FILE, emit
 from fusegen.runtime.emulator_library import LIBRARY
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.ninja_file import BUILD_FILE, library_name
-from fusegen.runtime.request import Target, namespace_of
+from fusegen.runtime.request import BuildRequest, Target, namespace_of
+
+# What ends the name of an operator's binding.
+BINDING = "_binding.cpp"
 
 
 def write_folder(
@@ -87,6 +90,7 @@ def write_folder(
                 (out / library_name(request)).unlink(missing_ok=True)
         else:
             build_into(requests, out)
+        _remove_others(requests, target, out)
         (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")
         (out / "plan.json").write_text(_plan_json(chosen, variants), encoding="utf-8")
 
@@ -143,6 +147,19 @@ def _refuse_others_files(chosen: Specialisation, out: Path) -> None:
         raise FusegenError(f"the folder '{out}' holds another model's module", mend)
     if module.is_file() and GENERATED not in module.read_text(encoding="utf-8", errors="replace"):
         raise FusegenError(f"'{module}' was not written by fusegen, and stays as it is", mend)
+
+
+def _remove_others(requests: Sequence[BuildRequest], target: Target, out: Path) -> None:
+    """Remove the operators that an earlier compilation wrote into the folder and this one has not:
+    no build file and no module names them any more."""
+    ours = {request.name for request in requests}
+    for binding in out.glob(f"*{BINDING}"):
+        name = binding.name.removesuffix(BINDING)
+        text = binding.read_text(encoding="utf-8", errors="replace")
+        if name not in ours and GENERATED in text:
+            for end in (BINDING, ".cu", ".so"):
+                (out / f"{name}{end}").unlink(missing_ok=True)
+    (out / (LIBRARY if target is Target.CUDA else SCRIPT_FILE)).unlink(missing_ok=True)
 
 
 def _libraries(

@@ -157,6 +157,22 @@ def test_emit_only_removes_a_library_of_other_sources(model: Path, tmp_path: Pat
     assert "scale_float32.so" not in files_in(out) and "another.so" in files_in(out)
 
 
+def test_what_an_earlier_compilation_wrote_goes(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fusegen.compile(model, out, dtypes=("float16", "bfloat16"), emit_only=True)
+    for library in ("scale_float16.so", "scale_float64.so"):
+        (out / library).write_text("as a build leaves it")
+    for own in ("notes.txt", "my_binding.cpp", "my.cu"):
+        (out / own).write_text("the user's")
+    fusegen.compile(model, out, target="emulate", dtypes=("bfloat16",), emit_only=True)
+    assert files_in(out) == {
+        *("scale_bfloat16.cu", "scale_bfloat16_binding.cpp"),
+        *("scale_backward_bfloat16.cu", "scale_backward_bfloat16_binding.cpp"),
+        *("scale.py", "plan.json", "build.ninja", "include", "scale_float64.so"),
+        *("notes.txt", "my_binding.cpp", "my.cu"),
+    }
+
+
 def test_plan(model: Path, tmp_path: Path) -> None:
     fusegen.compile(model, tmp_path / "out", emit_only=True)
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
