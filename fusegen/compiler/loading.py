@@ -48,7 +48,10 @@ def restored_model(
     source = Source(filename, text)
     program = parse(source)
     definition = program.choose_model(model)
-    parameters = tuple(parameter.name.text for parameter in definition.parameters)
+    parameters = {
+        parameter.name.text: program.text_at(parameter.default.span) if parameter.default else None
+        for parameter in definition.parameters
+    }
 
     def draw(arguments: Mapping[str, ArgumentValue]) -> Blueprint:
         chosen = Specialisation.of(source, model, arguments)

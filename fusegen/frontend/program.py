@@ -66,6 +66,13 @@ class Program:
             first -= 1
         return "\n".join(line.lstrip("#").strip() for line in lines[first:last])
 
+    def text_at(self, span: Span) -> str:
+        """What is written there, on one line."""
+        lines = self.source.text.split("\n")[span.line - 1 : span.end_line]
+        lines[-1] = lines[-1][: span.end_column - 1]
+        lines[0] = lines[0][span.column - 1 :]
+        return " ".join(line.strip() for line in lines)
+
 
 def parse(source: Source) -> Program:
     """The program in a source.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import copyreg
 import hashlib
+import inspect
 import linecache
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter
 from types import ModuleType
 from typing import Any, cast
 
@@ -37,17 +40,19 @@ class Blueprint:
 NnModuleClass = type[nn.Module]
 
 ModelArgument = bool | int | float | str
+FACTORY = ("device", "dtype")  # arguments of every layer of torch.nn
 _ONE_AT_A_TIME = threading.Lock()
 Draw = Callable[[Mapping[str, ModelArgument]], Blueprint]
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model whose arguments are still open: their names in order, what gives the blueprint for
-    some of them (the others having their defaults), what gives its class in another process (an
-    importable function and its arguments), and the classes made so far."""
+    """A model whose arguments are still open: their names in order with the text of their defaults
+    (None without one), what gives the blueprint for some of them (the others having their
+    defaults), what gives its class in another process (an importable function and its arguments),
+    and the classes made so far."""
 
-    arguments: tuple[str, ...]
+    arguments: Mapping[str, str | None]
     draw: Draw
     recipe: tuple[Callable[..., type[nn.Module]], tuple[object, ...]]
     fixed: dict[tuple[object, ...], type[nn.Module]] = field(default_factory=dict)
@@ -79,8 +84,27 @@ class ModelClass(type):
         source is wrong for these."""
         if "__open__" not in cls.__dict__:  # a subclass: its arguments are fixed
             return super().__call__(*values, **keywords)
-        factory = {k: keywords.pop(k) for k in ("device", "dtype") if k in keywords}
+        factory = {k: keywords.pop(k) for k in FACTORY if k in keywords}
         return cls.with_arguments(cls._bound(values, keywords))(**factory)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """How the class is called, for `inspect.signature`, `help` and editors: with the model's
+        arguments, or with `device` and `dtype` alone where these are fixed."""
+        if "__open__" not in cls.__dict__:
+            own = inspect.signature(inspect.getattr_static(cls, "__init__"))
+            return own.replace(parameters=tuple(own.parameters.values())[1:])
+        either, keyword = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+        parameters: list[Parameter] = []
+        defaults = False
+        late = False  # one without a default behind one with: Python has only keywords for it
+        for name, text in cls.__open__.arguments.items():
+            defaults |= text is not None
+            late |= text is None and defaults
+            default = Parameter.empty if text is None else _default(text)
+            parameters.append(Parameter(name, keyword if late else either, default=default))
+        factory = [Parameter(name, keyword, default=None) for name in FACTORY]
+        return inspect.Signature([*parameters, *factory])
 
     def with_arguments(cls, arguments: Mapping[str, ModelArgument]) -> type[nn.Module]:
         """The subclass that has these arguments fixed, always the same for the same ones."""
@@ -95,7 +119,7 @@ class ModelClass(type):
     def _bound(
         cls, values: tuple[ModelArgument, ...], keywords: Mapping[str, ModelArgument]
     ) -> dict[str, ModelArgument]:
-        names = cls.__open__.arguments
+        names = tuple(cls.__open__.arguments)
         if len(values) > len(names):
             most = f"{len(names)} argument{'' if len(names) == 1 else 's'}"
             raise FusegenError(f"model '{cls.__name__}' takes {most}, not {len(values)}")
@@ -116,6 +140,21 @@ class ModelClass(type):
             "__fixed__": (cls, dict(arguments)),
         }
         return cast("type[nn.Module]", ModelClass(cls.__name__, (emitted, cls), names))
+
+
+class _Written(str):
+    """A default that depends on other arguments, shown as it is written."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _default(text: str) -> Any:
+    """What a signature shows for a default: a value, or how it is computed."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return _Written(text)
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +56,26 @@ def test_state_dict_and_initial_values_are_those_of_the_plain_module(chain: nn.M
     for key, value in plain.state_dict().items():
         assert torch.equal(chain.state_dict()[key], value), key
     plain.load_state_dict(chain.state_dict(), strict=True)
+
+
+SIGNED = """\
+model Signed(width, hidden=4 * width, scale=0.5, kind="none", low=-inf):
+    input x: [n, width]
+    weight = Parameter([hidden, width])
+    return linear(x, weight) |> gelu(approximate=kind) |> mul(scale) |> clamp(min=low)
+"""
+
+
+def test_signature() -> None:
+    signed = load(SIGNED)
+    assert str(inspect.signature(signed)) == (
+        "(width, hidden=4 * width, scale=0.5, kind='none', low=-inf, *, device=None, dtype=None)"
+    )
+    assert [*inspect.signature(type(signed(3))).parameters] == ["device", "dtype"]
+    late = load(SIGNED.replace("width, hidden=4 * width", "hidden=8, width"))
+    shown = str(inspect.signature(late))
+    assert shown.startswith("(hidden=8, *, width, scale=0.5,")
+    assert late(width=3).weight.shape == (8, 3)
 
 
 def test_arguments(chain_class: Any) -> None:
