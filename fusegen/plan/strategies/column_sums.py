@@ -17,7 +17,8 @@ from fusegen.plan.kernels.rows import SUMMING_THREADS, RowForm, RowPlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
 from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
-from fusegen.plan.strategies.row_forms import OUTER_LANES, Layout
+from fusegen.plan.strategies.row_forms import looping, row_forms
+from fusegen.plan.strategies.row_layout import OUTER_LANES, Layout
 from fusegen.plan.strategies.rows import domain_of, row_plan, stores_of
 
 # Blocks beyond those that are busy at once, as a factor, that may be needed for each thread to
@@ -47,7 +48,7 @@ def plan(group: Group, context: Context) -> tuple[RowPlan, RowPlan]:
         layout = Layout.of(keeping, context)
         if layout.is_outer:
             raise NotApplicable("rows lie beside each other in memory")
-        return layout, layout.forms(keeping, streaming)
+        return layout, row_forms(layout, keeping, streaming)
 
     # How many sums there are depends on the form, and the form on the bytes of each.
     layout, forms = forms_of(_column_sums(values, context, domain.columns))
@@ -186,5 +187,5 @@ def _finish(
         raise NotApplicable("a result is neither a sum over rows nor made from one")
     program = build_program(domain, (), stores, (), keep=False)
     layout = Layout(_constant(width), _constant(parts), True, True, 1, OUTER_LANES)
-    made = row_plan(cut.finished, (layout.looping(program),), layout, context)
+    made = row_plan(cut.finished, (looping(program, layout),), layout, context)
     return replace(made, why="adds up the sums that blocks have left, in a fixed order")

@@ -19,9 +19,11 @@ from fusegen.plan.kernels.row_program import PieceSum, RowProgram
 from fusegen.plan.kernels.rows import BUSY_BYTES, RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
-from fusegen.plan.strategies import row_forms, rows_ahead
+from fusegen.plan.strategies import rows_ahead
 from fusegen.plan.strategies.partial_sums import parts_of, summand, workspaces
-from fusegen.plan.strategies.row_forms import Layout
+from fusegen.plan.strategies.row_forms import looping
+from fusegen.plan.strategies.row_layout import WIDEST_BLOCK, Layout
+from fusegen.plan.strategies.row_sharing import AHEAD_THREADS, WIDEST_CLUSTER
 from fusegen.plan.strategies.rows import domain_of, monoid_of, row_plan, stores_of
 
 # The columns that a thread keeps of rows as a group norm's backward has them: two values of float32
@@ -35,7 +37,7 @@ def keeps(columns: int, piece: int) -> bool:
     several for each piece, and a block or a cluster, which has a power of two of threads, for each
     row."""
     shortest = KEPT_COLUMNS * WARP
-    longest = KEPT_COLUMNS * row_forms.WIDEST_BLOCK * row_forms.WIDEST_CLUSTER
+    longest = KEPT_COLUMNS * WIDEST_BLOCK * WIDEST_CLUSTER
     are_powers = not columns & (columns - 1) and not piece & (piece - 1)
     return are_powers and piece >= shortest and columns <= longest
 
@@ -146,17 +148,17 @@ def _forms(
     """That with rows that come ahead, that with blocks or a cluster, and one that reads rows in
     each phase, piece by piece, for devices without clusters."""
     lanes = layout.columns // most
-    if layout.comes_ahead(False) and layout.device:
-        form = _kept(keeping, lanes, row_forms.AHEAD_THREADS, most, layout.vector, piece)
+    if rows_ahead.come_ahead(layout, False) and layout.device:
+        form = _kept(keeping, lanes, AHEAD_THREADS, most, layout.vector, piece)
         memory = layout.device.shared_memory
         ahead = rows_ahead.ahead_of(keeping, form, layout.vector, memory) if form else None
         if form and ahead:
             yield replace(form, ahead=ahead)
-    is_block = lanes <= row_forms.AHEAD_THREADS
-    threads = lanes if is_block else row_forms.WIDEST_BLOCK
+    is_block = lanes <= AHEAD_THREADS
+    threads = lanes if is_block else WIDEST_BLOCK
     kept = _kept(keeping, lanes, threads, most, layout.vector, piece)
     own = piece // most
-    if kept and (is_block or own <= row_forms.AHEAD_THREADS):
+    if kept and (is_block or own <= AHEAD_THREADS):
         yield kept
         if not is_block:
             steps = most // layout.vector
@@ -169,7 +171,7 @@ def _kept(
     """Rows by a block of `threads`, or a cluster of such blocks, if there is one with `lanes`."""
     blocks = lanes // threads
     is_power_of_two = not threads & (threads - 1)  # as exchanges between a cluster's blocks need
-    if lanes % threads or blocks not in (1, 2, 4, row_forms.WIDEST_CLUSTER) or not is_power_of_two:
+    if lanes % threads or blocks not in (1, 2, 4, WIDEST_CLUSTER) or not is_power_of_two:
         return None
     return RowForm(
         program,
@@ -200,7 +202,7 @@ def _finish(cut: _Cut, context: Context, sums: dict[Node, PieceSum], parts: Inte
     program = build_program(domain, (), stores, (), keep=False)
     lanes = min(WARP, parts.constant or WARP)
     layout = Layout.of_lanes(program, context, lanes)
-    made = row_plan(group, (layout.looping(program),), layout, context)
+    made = row_plan(group, (looping(program, layout),), layout, context)
     return replace(
         made, why="adds up the sums that warps have left of each piece, in a fixed order"
     )

@@ -22,7 +22,8 @@ from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.phases import build_program, loads_of, state_holders
-from fusegen.plan.strategies.row_forms import Layout
+from fusegen.plan.strategies.row_forms import looping, row_forms
+from fusegen.plan.strategies.row_layout import Layout
 
 # Blocks for each multiprocessor where blocks share rows: enough loads in flight to fill memory.
 BLOCKS_A_PROCESSOR = 4
@@ -61,7 +62,8 @@ def _plan_whole_rows(group: Group, context: Context, *, two_pass: bool) -> tuple
         blocks = -(-context.hints.value(domain.rows) // layout.rows_a_block)
         if blocks < context.device.processors // 2:
             raise NotApplicable("few rows, over a size that may be large at run time")
-    return (row_plan(group, layout.forms(keeping, streaming, one_pass), layout, context),)
+    forms = row_forms(layout, keeping, streaming, one_pass)
+    return (row_plan(group, forms, layout, context),)
 
 
 def _keeping_in_one_pass(group: Group, context: Context) -> RowProgram | None:
@@ -90,7 +92,7 @@ def plan_split(group: Group, context: Context) -> tuple[RowPlan, ...]:
     states = state_stores(reductions, context, domain, Integer.of(parts))
     partial = replace(program, states=tuple(dict.fromkeys(states.values())))
     first = replace(
-        row_plan(group, (layout.looping(partial),), layout, context, parts),
+        row_plan(group, (looping(partial, layout),), layout, context, parts),
         why=f"few long rows: {parts} blocks share each and leave partial states",
     )
     return (first, finish(group, context, states, domain, Integer.of(parts)))
@@ -120,7 +122,7 @@ def finish(
     )
     program = build_program(merged, (), stores, (), keep=False)
     layout = Layout.of_lanes(program, context, WARP)
-    plan = row_plan(group, (layout.looping(program),), layout, context)
+    plan = row_plan(group, (looping(program, layout),), layout, context)
     return replace(plan, why="merges the partial states of each row in a fixed order")
 
 

@@ -1,4 +1,5 @@
-"""Which rows come ahead: what a block copies to shared memory while it works on another row."""
+"""Which rows come ahead, and what of them: a block copies that to shared memory while it works on
+another row."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from fusegen.plan.access import Access, access
 from fusegen.plan.expressions import Expression, Load, Reduced, Select
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import COPY_BYTES, Ahead, RowForm
+from fusegen.plan.strategies.elementwise import ACCESS_BYTES
+from fusegen.plan.strategies.row_layout import Layout
 
+# Rows of so many columns come ahead where their elements have so many bytes.
+COLUMNS = range(16385, 262145)
+ITEM_BYTES = (2, 4)
+# The same where threads keep sums over rows.
+COLUMNS_WITH_SUMS = range(33, 131073)
 # The types of what is copied ahead.
 DTYPES: tuple[DType, ...] = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 # The most rows that are under way at once.
@@ -22,6 +30,14 @@ LEAST_ALIKE = 2
 # The part of a thread's registers, in quarters, for what it keeps of a row and of what all rows
 # have alike.
 RESIDENT_QUARTERS = 3
+
+
+def come_ahead(layout: Layout, with_sums: bool) -> bool:
+    """Whether rows of that length should come ahead; `with_sums` where threads keep sums over
+    them."""
+    is_among = layout.is_fixed and layout.columns in (COLUMNS_WITH_SUMS if with_sums else COLUMNS)
+    item_bytes = ACCESS_BYTES // layout.vector
+    return is_among and item_bytes in ITEM_BYTES and layout.device is not None
 
 
 def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int) -> Ahead | None:
