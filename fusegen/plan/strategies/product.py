@@ -9,46 +9,25 @@ from fusegen.ir.graph import Node
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
-from fusegen.passes.results import COMPUTED
-from fusegen.plan.access import Access, access
-from fusegen.plan.accounting import Work, elementwise_work, row_work
+from fusegen.plan.accounting import elementwise_work, row_work
 from fusegen.plan.coordinates import unflatten
-from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
-from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
+from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
-from fusegen.plan.kernels.product import ProductAxes, ProductPlan, SharedTile, TunedRows
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product import SharedTile
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
-from fusegen.plan.matrix_views import moves_evenly
 from fusegen.plan.phases import build_program
-from fusegen.plan.preferences import ProductShape
-from fusegen.plan.prologue import PREPARED_WHY, Operand, operand_of, prologue_work
-from fusegen.plan.shared_depth import (
-    BLOCKS,
-    SHARED_WHY,
-    shared_depth,
-    shared_tiles,
-    with_shared_depth,
-)
-from fusegen.plan.skinny import skinny_form
-from fusegen.plan.split_product import SPLIT_WHY, split_cost, split_product
+from fusegen.plan.strategies.product_operands import axes_of
+from fusegen.plan.strategies.product_plan import product_plan
 from fusegen.plan.strategies.rows import (
     finish,
     reduced_by_node,
     state_stores,
     stores_of,
-)
-from fusegen.plan.tensor_cores import (
-    TENSOR_DTYPES,
-    exchanging_results,
-    mma_form,
-    tensor_cores,
-    tile_forms,
 )
 
 # Of 8 x 4 results a thread reads 12 elements for 32 multiplications, and small products still have
@@ -65,7 +44,7 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
     node = _product_of(group)
     if group.having(Reduction):
         raise NotApplicable("the epilogue has a reduction")
-    axes = _axes(node)
+    axes = axes_of(node)
     position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
     evaluator = _evaluator(group, context, node, position, None)
     stores = []
@@ -77,7 +56,8 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
     count = context.hints.value(node.type.count)
     work = elementwise_work(tuple(stores), count, context.hints)
     why = "the product's elements are finished in registers and stored once"
-    return (_plan(group, context, node, TILE, ElementEpilogue(tuple(stores)), work, why),)
+    epilogue = ElementEpilogue(tuple(stores))
+    return (product_plan(group, context, node, TILE, epilogue, work, why),)
 
 
 def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
@@ -113,7 +93,7 @@ def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:
         f"groups of {width} columns lie inside a tile of {tile.used_columns}, so their statistics "
         "need no memory traffic and the product is not stored"
     )
-    return (_plan(group, context, node, tile, epilogue, work, why),)
+    return (product_plan(group, context, node, tile, epilogue, work, why),)
 
 
 def _tile_of_groups(width: int, accumulator: DType) -> SharedTile:
@@ -162,7 +142,7 @@ def plan_partials(group: Group, context: Context) -> tuple[Step, ...]:
     work = row_work(program, context.hints)
     why = "each tile leaves one small state a row, so the product never reaches memory"
     epilogue = PartialEpilogue(program, TILE.columns, WARP)
-    first = _plan(group, context, node, TILE, epilogue, work, why)
+    first = product_plan(group, context, node, TILE, epilogue, work, why)
     return (first, finish(group, context, states, domain, parts))
 
 
@@ -186,22 +166,6 @@ def _product_of(group: Group) -> Node:
     return products[0]
 
 
-def _axes(node: Node) -> ProductAxes:
-    batches = product_of(node.shape[:-2])
-    rows, columns = node.shape[-2:]
-    depths = node.operands[0].shape[-1]
-    return ProductAxes(
-        Integer.symbol("batch_index", batches),
-        Integer.symbol("row", rows),
-        Integer.symbol("column", columns),
-        Integer.symbol("depth", depths),
-        batches,
-        rows,
-        columns,
-        depths,
-    )
-
-
 def _evaluator(
     group: Group,
     context: Context,
@@ -214,142 +178,3 @@ def _evaluator(
     """An evaluator whose thread holds the product's element at the row-major `position`."""
     evaluator = context.evaluator(group, domain=domain, two_pass=two_pass)
     return replace(evaluator, product=node, product_at=unflatten(position, node.shape))
-
-
-def _operands(
-    group: Group, context: Context, node: Node, axes: ProductAxes
-) -> tuple[Operand, Operand]:
-    batch = unflatten(axes.batch, node.shape[:-2])
-    evaluator = context.evaluator(group)
-    left = evaluator.at(node.operands[0], (*batch, axes.row, axes.depth))
-    right = evaluator.at(node.operands[1], (*batch, axes.depth, axes.column))
-    return operand_of(left, axes.row, axes.depth), operand_of(right, axes.column, axes.depth)
-
-
-def _plan(
-    group: Group,
-    context: Context,
-    node: Node,
-    tile: SharedTile,
-    epilogue: Epilogue,
-    work: Work,
-    why: str,
-) -> ProductPlan:
-    axes = _axes(node)
-    left_operand, right_operand = _operands(group, context, node, axes)
-    left, right = left_operand.source, right_operand.source
-    hints = context.hints
-    width = None if isinstance(epilogue, ElementEpilogue) else epilogue.width
-    cores = tensor_cores(
-        left,
-        right,
-        axes,
-        width,
-        context.precision,
-        is_right_prepared=right_operand.prologue is not None,
-    )
-    product_flops = 2 * hints.value(node.type.count * axes.depths)
-    preparation = prologue_work(left_operand, right_operand, axes, hints)
-    least_seconds = 0.0
-    if preparation is not None:
-        if cores is None:
-            raise NotApplicable("an operand is made while it is loaded for tensor cores only")
-        if _is_stored(group, node):
-            raise NotApplicable("what an operand is made of is needed elsewhere, and stored anyway")
-        moved = hints.value(left.buffer.bytes) + hints.value(right.buffer.bytes)
-        alone = Cost(moved, work.writes, 0, tensor_flops=product_flops).estimate(context.device)
-        if not preparation.pays(alone, context.device):
-            raise NotApplicable("making an operand anew for each tile takes longer than storing it")
-        least_seconds = preparation.seconds(alone, context.device)
-        why = f"{why}; {PREPARED_WHY}"
-    cores = exchanging_results(cores, epilogue) if cores else None
-    shared_form = shared_tiles(cores, node, axes, epilogue, context) if cores else None
-    forms, tuned = _on_tiles(cores, axes, width, context, shared_form) if cores else ((), ())
-    if not forms:
-        split = split_product(node, left, right, axes, width, context)
-        shared_form = with_shared_depth(split, node, axes, epilogue, context) if split else None
-        forms = tuple(form for form in (split, shared_form) if form)
-    cores = forms[0] if forms else None
-    is_partial = isinstance(epilogue, PartialEpilogue)
-    skinny = None if preparation else skinny_form(left, right, axes, width, is_partial)
-    cost = Cost(
-        work.reads
-        + hints.value(left.buffer.bytes)
-        + hints.value(right.buffer.bytes)
-        + (preparation.reads if preparation else 0),
-        work.writes,
-        work.flops + (preparation.flops if preparation else 0),
-        least_seconds=least_seconds,
-        **{_unit(node.dtype, cores): product_flops},
-    )
-    shared = None if cores else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
-    if shared or any(form.shared for form in forms):
-        why = f"{why}; {SHARED_WHY}"
-    if cores and cores.split:
-        cost = split_cost(cost, product_flops, cores.split, hints)
-        why = f"{why}; {SPLIT_WHY}"
-    elif cores and node.dtype is DType.FLOAT32:
-        why = f"{why}; float32 operands are read as TF32"
-    return ProductPlan(
-        "",
-        group.nodes,
-        why,
-        cost,
-        axes,
-        left,
-        right,
-        access(left.offset, axes.depth, 1) is Access.CONTIGUOUS,
-        access(right.offset, axes.depth, 1) is Access.CONTIGUOUS,
-        moves_evenly(left, axes.depth),
-        moves_evenly(right, axes.depth),
-        node.dtype.compute,
-        tile,
-        epilogue,
-        cores,
-        forms[1:],
-        skinny,
-        mma_form(left, right, axes, epilogue),
-        # Tiles of 16-bit operands are as quick, even for one row; a few of TF32's are rounded more.
-        left.dtype not in TENSOR_DTYPES,
-        tuned,
-        left_operand.prologue,
-        right_operand.prologue,
-        shared,
-    )
-
-
-def _is_stored(group: Group, product: Node) -> bool:
-    """Whether others need what the group makes the product's operands of."""
-    below, seen = [*product.operands], set[Node]()
-    while below:
-        node = below.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node in group.results:
-            return True
-        if node in group.nodes or not isinstance(node.operation, COMPUTED):
-            below += node.operands
-    return False
-
-
-def _on_tiles(
-    cores: WgmmaForm,
-    axes: ProductAxes,
-    width: int | None,
-    context: Context,
-    shared: WgmmaForm | None,
-) -> tuple[tuple[WgmmaForm, ...], tuple[TunedRows, ...]]:
-    """The forms among which a launch chooses, and the tuned choices among them."""
-    processors, preferences = context.device.processors, context.preferences
-    forms = tile_forms(cores, axes, width, processors, preferences, shared)
-    kinds = [form.kind for form in forms] if len(forms) > 1 else []
-    tuned = context.preferences.rows(ProductShape.of(cores, axes))
-    return forms, tuple(rows for rows in tuned if rows.kind in kinds)
-
-
-def _unit(dtype: DType, cores: WgmmaForm | None) -> str:
-    """The field of a cost that counts the product's operations."""
-    if cores is None or cores.split:
-        return "product_flops"
-    return "tf32_flops" if dtype is DType.FLOAT32 else "tensor_flops"
