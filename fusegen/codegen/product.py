@@ -1,34 +1,39 @@
-"""The text of a matrix product's kernel."""
+"""The text of a matrix product: the kernel on the shared-memory tile, and its other forms."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import element_in_memory
-from fusegen.codegen.mma_product import MmaText, mma_text
+from fusegen.codegen.mma_product import MmaText
 from fusegen.codegen.operand_prologue import ElementText, element_of
+from fusegen.codegen.product_forms import (
+    mma_form,
+    skinny_form,
+    split_sizes,
+    tensor_forms,
+    wide_form,
+)
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.shared_depth import AddedSumsText, added_sums_text
-from fusegen.codegen.skinny_product import SkinnyText, skinny_text
-from fusegen.codegen.tensor_product import TensorProductText, tensor_product_text
+from fusegen.codegen.skinny_product import SkinnyText
+from fusegen.codegen.tensor_product import TensorProductText
 from fusegen.codegen.tile_epilogue import (
     RowEpilogueText,
     element_lines,
     product_integers,
     row_epilogue,
 )
-from fusegen.codegen.wide_product import WideText, wide_text
-from fusegen.ir.integers import Integer
-from fusegen.plan.buffers import Buffer
+from fusegen.codegen.wide_product import WideText
 from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import (
     ProductPlan,
     TunedRows,
 )
-from fusegen.plan.kernels.product_forms import SharedDepth, TileKind, WgmmaForm
+from fusegen.plan.kernels.product_forms import SharedDepth, TileKind
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,7 @@ def product_text(plan: ProductPlan) -> ProductText:
     left_sums = (plan.shared_depth.leaving,) if plan.shared_depth else ()
     written = (*epilogue.written, *(store.buffer for store in left_sums))
     scope = Scope.of(plan.name, values, written, (*integers, *stored_integers(left_sums)))
-    host = Scope.of(plan.name, values, plan.written, (*integers, *_split_sizes(plan)))
-    accumulator = compute_type(plan.accumulator)
+    host = Scope.of(plan.name, values, plan.written, (*integers, *split_sizes(plan)))
     lines: tuple[str, ...] = ()
     few_lines: tuple[str, ...] = ()
     rows = None
@@ -101,39 +105,41 @@ def product_text(plan: ProductPlan) -> ProductText:
         few_lines = element_lines(epilogue, scope, "own_sum")
     else:
         rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
+    kernel = KernelText.of(plan, scope, host)
+    tensor = tensor_forms(plan, host)
     return ProductText(
-        KernelText.of(plan, scope, host),
-        accumulator,
-        scope.text(axes.batches),
-        scope.text(axes.rows),
-        scope.text(axes.columns),
-        scope.text(axes.depths),
-        plan.tile.rows,
-        plan.tile.columns,
-        plan.tile.used_columns,
-        plan.tile.depth,
-        plan.tile.own_rows,
-        plan.tile.own_columns,
-        plan.tile.threads,
-        element_of(plan.left, plan.left_prologue, scope),
-        element_of(plan.right, plan.right_prologue, scope),
-        _source(plan.left, plan.left_prologue, plan.left_is_even, scope),
-        _source(plan.right, plan.right_prologue, plan.right_is_even, scope),
-        plan.left_depth_contiguous,
-        plan.right_depth_contiguous,
-        lines,
-        few_lines,
-        rows,
-        _tensor_form(plan, plan.tensor_cores, host) if plan.tensor_cores else None,
-        tuple(_tensor_form(plan, form, host) for form in plan.narrower),
-        _skinny_form(plan, host),
-        mma_text(plan, plan.mma, _inner_scope(plan), host) if plan.mma else None,
-        _wide_form(plan, host),
-        element_lines(ElementEpilogue(left_sums), scope, "accumulators[i][j]"),
-        plan.shared_depth,
-        added_sums_text(plan, plan.shared, host) if plan.shared else None,
-        plan.skinny_first,
-        plan.tuned,
+        kernel=kernel,
+        accumulator=compute_type(plan.accumulator),
+        batches=scope.text(axes.batches),
+        rows=scope.text(axes.rows),
+        columns=scope.text(axes.columns),
+        depths=scope.text(axes.depths),
+        tile_rows=plan.tile.rows,
+        tile_columns=plan.tile.columns,
+        used_columns=plan.tile.used_columns,
+        tile_depth=plan.tile.depth,
+        own_rows=plan.tile.own_rows,
+        own_columns=plan.tile.own_columns,
+        threads=plan.tile.threads,
+        left=element_of(plan.left, plan.left_prologue, scope),
+        right=element_of(plan.right, plan.right_prologue, scope),
+        left_source=_source(plan.left, plan.left_prologue, plan.left_is_even, scope),
+        right_source=_source(plan.right, plan.right_prologue, plan.right_is_even, scope),
+        left_depth_contiguous=plan.left_depth_contiguous,
+        right_depth_contiguous=plan.right_depth_contiguous,
+        element_lines=lines,
+        few_lines=few_lines,
+        epilogue=rows,
+        tensor=tensor[0] if tensor else None,
+        narrower=tensor[1:],
+        skinny=skinny_form(plan, host),
+        mma=mma_form(plan, host),
+        wide=wide_form(plan, host),
+        leaving=element_lines(ElementEpilogue(left_sums), scope, "accumulators[i][j]"),
+        shared_depth=plan.shared_depth,
+        added_sums=added_sums_text(plan, plan.shared, host) if plan.shared else None,
+        skinny_first=plan.skinny_first,
+        tuned=plan.tuned,
     )
 
 
@@ -143,45 +149,3 @@ def _source(load: Load, prologue: Expression | None, is_even: bool, scope: Scope
     if prologue is not None or not is_even:
         return element_of(load, prologue, scope)
     return ElementText((), f"&{element_in_memory(load, scope)}")
-
-
-def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProductText:
-    split, shared = cores.split, cores.shared
-    marks = split.written if split and not shared else ()
-    kind = "" if split else f"_{cores.columns}"
-    if shared:
-        kind += "_shared"
-        plan = replace(plan, epilogue=ElementEpilogue((shared.leaving,)))
-    elif cores.parts > 1:
-        kind += f"_by_{cores.parts}"
-    kernel = f"{plan.name}{kind}_tensor_kernel"
-    return tensor_product_text(plan, cores, kernel, _inner_scope(plan, marks), host)
-
-
-def _skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
-    if plan.skinny is None:
-        return None
-    return skinny_text(plan, plan.skinny, _inner_scope(plan), host)
-
-
-def _wide_form(plan: ProductPlan, host: Scope) -> WideText | None:
-    cores = plan.tensor_cores
-    split = cores.split if cores else None
-    if cores is None or split is None or split.wide is None:
-        return None
-    scope = _inner_scope(plan, (split.left.scales, split.right.scales, split.flags))
-    return wide_text(plan, cores, split.wide, scope, host)
-
-
-def _split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:
-    """The sizes of a split's workspaces."""
-    cores = plan.tensor_cores
-    return (cores.split.left.pitch, cores.split.right.pitch) if cores and cores.split else ()
-
-
-def _inner_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scope:
-    """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
-    whose own operands come otherwise."""
-    values = (*plan.prologues, *plan.epilogue.values)
-    written = (*plan.epilogue.written, *workspaces)
-    return Scope.of(plan.name, values, written, product_integers(plan), is_packed=True)
