@@ -64,7 +64,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         ),
         uses_shared_tiles=any(isinstance(k, ProductText) for k in kernels),
         uses_tile_waves=any(
-            isinstance(k, ProductText) and k.narrower and not k.is_split for k in kernels
+            isinstance(k, ProductText) and k.alternatives and not k.is_split for k in kernels
         ),
         uses_splits=any(isinstance(k, ProductText) and k.is_split for k in kernels),
         uses_wide_splits=any(isinstance(k, ProductText) and k.wide for k in kernels),

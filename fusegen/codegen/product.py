@@ -63,7 +63,7 @@ class ProductText:
     few_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
-    narrower: tuple[TensorProductText, ...]
+    alternatives: tuple[TensorProductText, ...]
     skinny: SkinnyText | None
     mma: MmaText | None
     wide: WideText | None
@@ -76,7 +76,7 @@ class ProductText:
     @property
     def tile_choice(self) -> tuple[TensorProductText, ...]:
         """The forms among which the launcher chooses, the widest first."""
-        return (self.tensor, *self.narrower) if self.tensor is not None else ()
+        return (self.tensor, *self.alternatives) if self.tensor is not None else ()
 
     def form_number(self, kind: TileKind) -> int:
         """Which of `tile_choice` is of this kind."""
@@ -131,7 +131,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         few_lines=few_lines,
         epilogue=rows,
         tensor=tensor[0] if tensor else None,
-        narrower=tensor[1:],
+        alternatives=tensor[1:],
         skinny=skinny_form(plan, host),
         mma=mma_form(plan, host),
         wide=wide_form(plan, host),

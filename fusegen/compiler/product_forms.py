@@ -75,15 +75,15 @@ def _tensor_cores(plan: ProductPlan) -> tuple[str, ...]:
     cores = plan.tensor_cores
     if cores is None:
         return ()
-    if plan.narrower and not cores.split:
-        *others, last = [shown_columns(form.kind) for form in (cores, *plan.narrower)]
+    if plan.alternatives and not cores.split:
+        *others, last = [shown_columns(form.kind) for form in (cores, *plan.alternatives)]
         return (
             f"Hopper's tensor cores on tiles of {cores.rows} rows and {', '.join(others)} or "
             f"{last} columns, {_tuned(plan)}whichever are done first, with a block for each "
             "multiprocessor at a time",
         )
     tiles = f"Hopper's tensor cores on tiles of {cores.rows} x {shown_columns(cores.kind)}"
-    if plan.narrower:
+    if plan.alternatives:
         tiles = f"{tiles}, whose K blocks share through memory where tiles are few"
     wide = cores.split.wide if cores.split else None
     if wide is None:

@@ -126,7 +126,7 @@ def prepared_plan(words: list[str]) -> ModulePlan:
     (whole,), (shared,) = (on_tiles(plan, 64, parts=parts).steps for parts in (1, 4))
     assert isinstance(whole, ProductPlan) and whole.left_prologue is not None
     assert isinstance(shared, ProductPlan) and shared.tensor_cores is not None
-    return replace(plan, steps=(replace(whole, narrower=(shared.tensor_cores,)),))
+    return replace(plan, steps=(replace(whole, alternatives=(shared.tensor_cores,)),))
 
 
 def shared_plan(words: list[str]) -> ModulePlan:

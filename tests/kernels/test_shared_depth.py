@@ -152,8 +152,8 @@ def on_tensor_cores(plan: ModulePlan, least_steps: int = 1) -> ModulePlan:
         (form,) = (form for form in step.tensor_forms if form.shared)
         assert form.shared is not None
         form = replace(form, shared=replace(form.shared, least_steps=least_steps))
-        cores, narrower = (step.tensor_cores, (form,)) if form.split else (form, ())
-        steps.append(replace(step, tensor_cores=cores, narrower=narrower))
+        cores, alternatives = (step.tensor_cores, (form,)) if form.split else (form, ())
+        steps.append(replace(step, tensor_cores=cores, alternatives=alternatives))
     return replace(plan, steps=tuple(steps))
 
 

@@ -45,7 +45,7 @@ def on_tiles(plan: ModulePlan, *widths: int, parts: int = 1) -> ModulePlan:
         if isinstance(step, ProductPlan):
             assert step.tensor_cores is not None
             first, *others = (form(step.tensor_cores, columns) for columns in widths)
-            step = replace(step, tensor_cores=first, narrower=tuple(others))
+            step = replace(step, tensor_cores=first, alternatives=tuple(others))
         steps.append(step)
     return replace(plan, steps=tuple(steps))
 
@@ -144,7 +144,7 @@ def test_a_launch_counts_clusters_as_the_planner_does() -> None:
     plans = []
     for fixed in (490.0, 510.0):
         second = replace(shared.tensor_cores, wave=WaveTime(fixed, 0.0))
-        step = replace(whole, tensor_cores=first, narrower=(second,))
+        step = replace(whole, tensor_cores=first, alternatives=(second,))
         plans.append(replace(made, steps=(step,)))
     extent = Extent(1, 200, 520)
     for kernels, fixed in zip(link(plans, check=True), (490.0, 510.0), strict=True):
@@ -216,7 +216,7 @@ def test_a_depth_that_is_known_late_is_shared_where_it_is_long(order: int) -> No
     assert plan.tensor_cores is not None and shared.tensor_cores is not None
     quick = replace(shared.tensor_cores, wave=WaveTime(0.0, 0.0, least_depths=256))
     first, second = (plan.tensor_cores, quick)[::order]
-    step = replace(plan, tensor_cores=first, narrower=(second,))
+    step = replace(plan, tensor_cores=first, alternatives=(second,))
     (compiled,) = link([replace(made, steps=(step,))], check=True)
     for depth, form in ((255, "_64_tensor_kernel"), (256, "_64_by_4_tensor_kernel")):
         check(compiled, gradient(), [normal(depth, 136), normal(depth, 200)], form=form)

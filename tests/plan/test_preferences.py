@@ -49,7 +49,7 @@ def step(one: Graph, preferences: Preferences) -> ProductPlan:
 
 def kinds(found: ProductPlan) -> list[TileKind]:
     assert found.tensor_cores is not None
-    return [form.kind for form in (found.tensor_cores, *found.narrower)]
+    return [form.kind for form in (found.tensor_cores, *found.alternatives)]
 
 
 def columns(found: ProductPlan) -> list[int]:
@@ -145,7 +145,7 @@ def test_two_blocks_share_a_tile_where_there_are_few() -> None:
 def test_other_parts_of_k_are_for_what_was_tuned() -> None:
     found = step(product(), Preferences((TunedTile(SHAPE, 16, TileKind(128, 4)),)))
     assert found.tensor_cores is not None and found.tensor_cores.kind == TileKind(256)
-    assert [form.kind for form in found.narrower] == [TileKind(128, 4)]
+    assert [form.kind for form in found.alternatives] == [TileKind(128, 4)]
     assert "256 or 128 (K in 4 parts) columns" in forms_of(found)[0]
 
 

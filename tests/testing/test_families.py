@@ -34,7 +34,7 @@ def kinds(step: Step) -> Iterator[object]:
         forms = ("tensor_cores", "skinny", "mma")
         yield from (form for form in forms if getattr(step, form))
         if step.tensor_cores and not step.tensor_cores.split:
-            yield from (form.columns for form in (step.tensor_cores, *step.narrower))
+            yield from (form.columns for form in (step.tensor_cores, *step.alternatives))
         if step.tensor_cores and step.tensor_cores.split:
             yield "split"
 

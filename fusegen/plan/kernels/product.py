@@ -92,10 +92,11 @@ class ProductPlan(KernelPlan):
     `left` and `right` are the operands' elements at (batch, row, depth) and (batch, depth,
     column); the flags tell whether neighbours in depth are neighbours in memory, and whether they
     lie evenly apart, whatever the strides. Where `tensor_cores`, `skinny` or `mma` are given, the
-    launcher takes that form for tensors and devices that allow it. The forms in `narrower`, the
-    widest first, stand in for `tensor_cores` where their tiles' waves end sooner on the device, but
-    for those numbers of rows that are `tuned`; of one that is split there is only that whose K is
-    shared, which stands in where it can be. With `skinny_first` that form goes before all others.
+    launcher takes that form for tensors and devices that allow it. For some sizes one of the
+    `alternatives` stands in for `tensor_cores`: the same on other tiles, the widest first, where
+    their waves end sooner on the device, but for those numbers of rows that are `tuned`; of a form
+    that is split, the same with a K that is shared, where it can be. With `skinny_first` that form
+    goes before all others.
 
     With a prologue, what is multiplied is made of the operand's element as it is loaded.
     """
@@ -111,7 +112,7 @@ class ProductPlan(KernelPlan):
     tile: SharedTile
     epilogue: Epilogue
     tensor_cores: WgmmaForm | None = None
-    narrower: tuple[WgmmaForm, ...] = ()
+    alternatives: tuple[WgmmaForm, ...] = ()
     skinny: SkinnyForm | None = None
     mma: MmaForm | None = None
     skinny_first: bool = True
@@ -136,7 +137,7 @@ class ProductPlan(KernelPlan):
     @property
     def tensor_forms(self) -> tuple[WgmmaForm, ...]:
         """All forms for Hopper's tensor cores."""
-        return (self.tensor_cores, *self.narrower) if self.tensor_cores else ()
+        return (self.tensor_cores, *self.alternatives) if self.tensor_cores else ()
 
     @property
     def values(self) -> tuple[Expression, ...]:
