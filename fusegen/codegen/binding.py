@@ -8,13 +8,14 @@ from itertools import groupby
 
 from fusegen.codegen.c_text import SCALAR_TYPES, integer
 from fusegen.codegen.count_checks import CountCheck, count_checks
+from fusegen.codegen.deciding_arguments import deciding_first
 from fusegen.codegen.environment import environment, tidy
-from fusegen.codegen.given_sizes import deciding_first, in_given_sizes
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.library_call import library_arguments
 from fusegen.codegen.names import Names
 from fusegen.codegen.releases import Entry, entries, release_lines, released
 from fusegen.codegen.wanted import wants_any
+from fusegen.ir.given_sizes import in_given_sizes
 from fusegen.ir.graph import Shape
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.ops.record import LibraryCall

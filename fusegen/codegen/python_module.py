@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.environment import environment
 from fusegen.codegen.names import Names
 from fusegen.codegen.python_gradients import (
@@ -31,6 +30,7 @@ from fusegen.ir.dependence import gradient_sources
 from fusegen.ir.graph import Graph, Node, Placeholder, Role, shown_name, topological
 from fusegen.ops.twin import literal
 from fusegen.passes.autocast import Autocast
+from fusegen.passes.demands import batch_counts
 
 DOCSTRING_WIDTH = 96
 # What the text of `forward` uses.

@@ -10,7 +10,6 @@ from enum import Enum
 
 from fusegen import resources
 from fusegen.codegen.binding import binding_source
-from fusegen.codegen.count_checks import batch_counts
 from fusegen.codegen.cuda import cuda_source
 from fusegen.codegen.kernel_text import COMMENT_WIDTH
 from fusegen.codegen.python_module import is_differentiable_buffer
@@ -21,6 +20,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, shown_name
 from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
+from fusegen.passes.demands import batch_counts
 from fusegen.passes.differentiation import Origin, without
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan

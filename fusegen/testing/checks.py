@@ -11,10 +11,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fusegen.codegen.count_checks import batch_counts, slice_checks
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, topological
 from fusegen.ops.record import LibraryCall
+from fusegen.passes.demands import batch_counts, slice_demands
 from fusegen.runtime.emulation import emulation
 from fusegen.runtime.request import Target
 from fusegen.testing.bounds import SECOND_LOOK, Bound, bounds
@@ -54,9 +54,9 @@ def _require_accepted(graph: Graph, case: Case) -> None:
     """Unsuitable where a call refuses what the reference computes something from: a subscript of
     nothing, and a batch norm of one value per channel, of which that has the statistics alone where
     its result is not used."""
-    for check in slice_checks(graph):
-        if check.count.evaluate(case.sizes) < 0:
-            raise Unsuitable(f"the kernels refuse a subscript beyond the size {check.name}")
+    for demand in slice_demands(graph):
+        if not demand.is_met(case.sizes):
+            raise Unsuitable(f"the kernels refuse a subscript beyond the size {demand.name}")
     for layer, count in batch_counts(graph):
         if count.evaluate(case.sizes) == 1:
             raise Unsuitable(f"the kernels refuse a batch of one value in {layer}")

@@ -1,15 +1,10 @@
-"""Which tensor's shape decides which symbolic size."""
+"""Which argument's shape decides which symbolic size."""
 
 from __future__ import annotations
 
+from fusegen.ir.given_sizes import in_given_sizes
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.plan.buffers import Buffer
-
-
-def in_given_sizes(size: Integer) -> Integer:
-    """A size in terms of those that tensors decide, none of them defined by others."""
-    defined = {s: s.definition for s in size.symbols() if s.definition is not None}
-    return in_given_sizes(size.substitute(defined)) if defined else size
 
 
 def deciding_first(arguments: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
