@@ -13,16 +13,16 @@ from fusegen.ir.integers import Integer
 class Device:
     """The rates the planner reckons with.
 
-    `bandwidth` in bytes/s, `rate` in float operations/s outside the tensor cores, `product_rate`
-    the same for the shared-memory tile of the matrix product, `tensor_rate` and `tf32_rate` for
-    products of 16-bit and of TF32 operands on the tensor cores, `library_rate` for PyTorch's
-    convolutions of few channels, `launch` in seconds a kernel,
-    `processors` the number of multiprocessors, `shared_memory` in bytes a block can have.
+    `bandwidth` in bytes/s, `rate` in float operations/s outside the tensor cores, `plain_tile_rate`
+    what of these a matrix product on the plain shared-memory tile is reckoned with, `tensor_rate`
+    and `tf32_rate` for products of 16-bit and of TF32 operands on the tensor cores, `library_rate`
+    for PyTorch's convolutions of few channels, `launch` in seconds a kernel, `processors` the
+    number of multiprocessors, `shared_memory` in bytes a block can have.
     """
 
     bandwidth: float
     rate: float
-    product_rate: float
+    plain_tile_rate: float
     tensor_rate: float
     tf32_rate: float
     library_rate: float
@@ -37,14 +37,15 @@ class Device:
 
 
 # An H100 SXM: 3.01 TB/s is a measured device copy; 132 processors of 128 lanes at 1.7 GHz, a
-# fused multiply-add each, give 57 Tflop/s, of which a plain shared-memory tile reached a third
-# when this was measured (it has 27 to 38 Tflop/s since, docs/notes/product-shapes.md);
-# cuBLAS was measured at 713 Tflop/s in bfloat16 and 384 in TF32, PyTorch's
-# convolution of 8 and 16 channels at 21 to 35 in either.
+# fused multiply-add each, give 57 Tflop/s; cuBLAS was measured at 713 Tflop/s in bfloat16 and 384
+# in TF32, PyTorch's convolution of 8 and 16 channels at 21 to 35 in either. 18 Tflop/s in float32
+# is what the plain tile reached when the choice between it and the split form was fitted
+# (docs/notes/tensor-core-products.md, and `split_pays` in `split.cuh`), not what it reaches: 27 to
+# 37 of a product of 2048 x 2048 x 2048 on an H200 (docs/notes/product-shapes.md).
 H100 = Device(
     bandwidth=3.0e12,
     rate=57e12,
-    product_rate=18e12,
+    plain_tile_rate=18e12,
     tensor_rate=700e12,
     tf32_rate=380e12,
     library_rate=25e12,
@@ -59,7 +60,7 @@ class Cost:
     """What one launch moves and computes; `occupancy` is the part of the device kept busy.
 
     `reads` and `writes` in bytes, `flops` in elementary operations, those of matrix products apart
-    in `product_flops`, or where the tensor cores do them in `tensor_flops` (16-bit operands) and
+    in `plain_tile_flops`, or where the tensor cores do them in `tensor_flops` (16-bit operands) and
     `tf32_flops`, and PyTorch's in `library_flops`. `least_seconds` is the time it takes at least
     whatever these say, where that was measured.
     """
@@ -67,7 +68,7 @@ class Cost:
     reads: int
     writes: int
     flops: int
-    product_flops: int = 0
+    plain_tile_flops: int = 0
     tensor_flops: int = 0
     tf32_flops: int = 0
     library_flops: int = 0
@@ -77,7 +78,7 @@ class Cost:
     @property
     def operations(self) -> int:
         """All elementary operations, those of matrix products among them."""
-        products = self.product_flops + self.tensor_flops + self.tf32_flops
+        products = self.plain_tile_flops + self.tensor_flops + self.tf32_flops
         return self.flops + products + self.library_flops
 
     def floor(self, device: Device) -> float:
@@ -86,7 +87,7 @@ class Cost:
         return max(
             (self.reads + self.writes) / device.bandwidth,
             self.flops / device.rate
-            + self.product_flops / device.product_rate
+            + self.plain_tile_flops / device.plain_tile_rate
             + self.tensor_flops / device.tensor_rate
             + self.tf32_flops / device.tf32_rate
             + self.library_flops / device.library_rate,

@@ -107,7 +107,7 @@ def split_cost(tile: Cost, product_flops: int, split: Split, hints: SizeHints) -
         tile,
         reads=tile.reads + parts,
         writes=tile.writes + parts,
-        product_flops=0,
+        plain_tile_flops=0,
         tensor_flops=PRODUCTS * product_flops,
     )
 
@@ -134,7 +134,7 @@ def _pays(axes: ProductAxes, context: Context) -> bool:
     )
     prepared = 2 * PART_BYTES * batches * (rows + columns) * depths
     split = PRODUCTS * whole_tiles / device.tensor_rate + prepared / device.bandwidth
-    return depths >= LEAST_DEPTH and split + 3 * device.launch < products / device.product_rate
+    return depths >= LEAST_DEPTH and split + 3 * device.launch < products / device.plain_tile_rate
 
 
 def _operand(

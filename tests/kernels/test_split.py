@@ -369,7 +369,7 @@ def test_wide_ranges_in_every_layout(name: str) -> None:
 def test_plan_says_what_is_split() -> None:
     (step,) = planned(CASES["plain"].graph(DType.FLOAT32), HINTS).steps
     assert isinstance(step, ProductPlan) and "float16 parts" in step.why
-    assert step.cost.tensor_flops == 3 * 2 * 4096**3 and step.cost.product_flops == 0
+    assert step.cost.tensor_flops == 3 * 2 * 4096**3 and step.cost.plain_tile_flops == 0
     assert step.cost.writes == 4096**2 * (4 + 2 * 4)
 
 

@@ -113,5 +113,5 @@ def _cost(
 def _unit(dtype: DType, cores: WgmmaForm | None) -> str:
     """The field of a cost that counts the product's operations."""
     if cores is None or cores.split:
-        return "product_flops"
+        return "plain_tile_flops"
     return "tf32_flops" if dtype is DType.FLOAT32 else "tensor_flops"
