@@ -7,7 +7,15 @@ from types import MappingProxyType
 
 from fusegen.ops import indexing
 from fusegen.ops.composite import arithmetic as composite_arithmetic
-from fusegen.ops.composite import dropout, library, normalizations, products, reductions, views
+from fusegen.ops.composite import (
+    dropout,
+    library,
+    normalizations,
+    products,
+    reductions,
+    softmax,
+    views,
+)
 from fusegen.ops.layers import activations as activation_layers
 from fusegen.ops.layers import dropout as dropout_layers
 from fusegen.ops.layers import normalizations as normalization_layers
@@ -67,7 +75,7 @@ SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         ),
         "Activations": activations.RECORDS,
         "Reductions": reductions.RECORDS,
-        "Normalisations": normalizations.RECORDS,
+        "Normalisations": (*softmax.RECORDS, *normalizations.RECORDS),
         "Dropout": dropout.FUNCTIONS,
         "Products": products.RECORDS,
         "Convolutions and poolings": library.RECORDS,

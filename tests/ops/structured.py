@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import AttributeValue
 from fusegen.ops.composite import arithmetic, library, normalizations, products, reductions
+from fusegen.ops.composite.softmax import LOG_SOFTMAX, SOFTMAX
 from fusegen.ops.primitive import convolutions, poolings
 from fusegen.ops.primitive import products as primitive_products
 from fusegen.ops.record import Record
@@ -282,8 +283,8 @@ STRUCTURED: Mapping[Record, Examples] = {
         float_dtypes, p=st.sampled_from([0, 1, 2, 3, float("inf"), -float("inf")])
     ),
     reductions.LOGSUMEXP: lambda: reduced(any_dtype, all_dims=False),
-    normalizations.SOFTMAX: softmax,
-    normalizations.LOG_SOFTMAX: softmax,
+    SOFTMAX: softmax,
+    LOG_SOFTMAX: softmax,
     normalizations.LAYER_NORM: lambda: last_dims_norm(bias=True),
     normalizations.RMS_NORM: lambda: last_dims_norm(bias=False),
     normalizations.GROUP_NORM: lambda: channel_norm(normalizations.GROUP_NORM),

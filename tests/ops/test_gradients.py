@@ -15,7 +15,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role, TensorType
 from fusegen.ops import indexing
 from fusegen.ops.composite import dropout, products
-from fusegen.ops.composite.normalizations import RESCALE, STANDARDISE
+from fusegen.ops.composite.norm_parts import RESCALE, STANDARDISE
 from fusegen.ops.construct import call
 from fusegen.ops.indexing import Range
 from fusegen.ops.pointwise import activations, arithmetic, functions

@@ -7,8 +7,9 @@ import torch
 from fusegen.errors import Span
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, StatisticsUpdate, topological
-from fusegen.ops.composite.normalizations import GROUP_NORM, SOFTMAX, batch_statistics
+from fusegen.ops.composite.normalizations import GROUP_NORM, batch_statistics
 from fusegen.ops.composite.products import LINEAR
+from fusegen.ops.composite.softmax import SOFTMAX
 from fusegen.ops.composite.views import FLATTEN
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.activations import RELU

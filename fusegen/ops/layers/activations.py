@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.graph import Attributes, AttributeValue, Node
-from fusegen.ops.composite import normalizations, views
+from fusegen.ops.composite import softmax, views
 from fusegen.ops.construct import call
 from fusegen.ops.parameters import integer, sizes
 from fusegen.ops.pointwise import activations, functions
@@ -83,8 +83,8 @@ LAYERS = (
     stateless("Hardtanh", activations.HARDTANH),
     stateless("Hardsigmoid", activations.HARDSIGMOID),
     stateless("Hardswish", activations.HARDSWISH),
-    _along_dim("Softmax", normalizations.SOFTMAX),
-    _along_dim("LogSoftmax", normalizations.LOG_SOFTMAX),
+    _along_dim("Softmax", softmax.SOFTMAX),
+    _along_dim("LogSoftmax", softmax.LOG_SOFTMAX),
     stateless("Flatten", views.FLATTEN, (integer("start_dim", 1), integer("end_dim", -1))),
     stateless(
         "Unflatten",
