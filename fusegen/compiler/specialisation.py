@@ -12,7 +12,8 @@ from itertools import combinations
 from fusegen import __version__
 from fusegen.codegen.names import snake_case
 from fusegen.codegen.python_mode import Mode
-from fusegen.codegen.python_module import Libraries, module_source, operator_tensors
+from fusegen.codegen.python_module import Libraries, module_source
+from fusegen.codegen.python_operators import operator_tensors
 from fusegen.compiler.dumps import dump_graph, dump_program
 from fusegen.errors import Diagnostic, FusegenError
 from fusegen.frontend import Elaboration, Program, Source, elaborate, parse

@@ -12,7 +12,7 @@ from fusegen import resources
 from fusegen.codegen.binding import binding_source
 from fusegen.codegen.cuda import cuda_source
 from fusegen.codegen.kernel_text import COMMENT_WIDTH
-from fusegen.codegen.python_module import is_differentiable_buffer
+from fusegen.codegen.python_operators import is_differentiable_buffer
 from fusegen.codegen.python_reference import reference_text
 from fusegen.compiler.dumps import dump_cuda, dump_pass, dump_plan
 from fusegen.compiler.specialisation import Specialisation
