@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.invariants import varying
 from fusegen.codegen.loops import VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
-from fusegen.codegen.row_ahead import CopyText, ResidentText, ScalarText, SharedText
-from fusegen.codegen.row_cache import Slots
+from fusegen.codegen.row_loop import RowLoop
+from fusegen.codegen.row_powers import PowerWriter
 from fusegen.codegen.row_text import (
     PhaseText,
     PieceText,
-    PowersText,
     ProgramText,
     ReductionText,
     ResultText,
@@ -24,7 +22,6 @@ from fusegen.codegen.row_text import (
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import Integer
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
@@ -38,55 +35,12 @@ from fusegen.plan.expressions import (
     PartialStates,
     Reduced,
     Size,
-    walk,
 )
-from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, Powers, RowProgram
+from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, RowProgram
 from fusegen.plan.phases import state_holders
-from fusegen.plan.tolerance import NARROW
 
 # What is gathered from the vectors that a thread has, instead of from single elements.
 BY_VECTORS = (Monoid.MEAN, Monoid.MOMENTS, Monoid.LOG_SUM_EXP)
-
-
-@dataclass(frozen=True)
-class RowLoop:
-    """How threads go through a row's columns.
-
-    The number of columns and the sizes `even` are multiples of `vector`. `merge` is the device
-    function that merges the states of the threads that share a row, as text with a place for the
-    state: `reduce({})`. With `ahead`, each thread takes several vectors together, whose loads stand
-    ahead of all else; with `alike_late` not those of what all rows read alike, which is in the L1
-    cache and would take registers. With `across`, a vector's elements belong to neighbouring rows
-    from `own_row` on instead of columns: states and results are arrays, and all that a row needs is
-    computed where it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at
-    `sums`. With `joins`, a phase's states are merged together: each merge costs a barrier. Where
-    `guard` is given, registers hold a row as vectors, which are stored only where it is true. The
-    loads in `copies` and `scalars` come ahead; the vectors of those in `resident` stand in arrays
-    for all rows, of those in `shared` in shared memory. With `shares`, which names the array of a
-    slot, moments are taken of all that a thread has of a row at once, which is as much in every
-    thread.
-    """
-
-    vector: int
-    slots: Slots
-    merge: str
-    ahead: bool = False
-    alike_late: bool = False
-    even: tuple[Integer, ...] = ()
-    across: bool = False
-    keeps_sums: bool = True
-    joins: bool = False
-    guard: str = ""
-    copies: Mapping[Load, CopyText] = field(default_factory=dict)
-    scalars: Mapping[Load, ScalarText] = field(default_factory=dict)
-    resident: Mapping[Load, ResidentText] = field(default_factory=dict)
-    shared: Mapping[Load, SharedText] = field(default_factory=dict)
-    shares: Callable[[int], str] | None = None
-
-    @property
-    def takes_vectors(self) -> bool:
-        """Whether each thread has whole vectors of a row."""
-        return bool(self.ahead or self.guard) and not self.across
 
 
 def program_text(program: RowProgram, scope: Scope, how: RowLoop) -> ProgramText:
@@ -118,9 +72,6 @@ class _Writer:
         self.state_of: dict[Reduced, str] = {}
         self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
-        # What turns a thread's powers into the row's, and their totals.
-        self.factors: dict[Expression, str] = {}
-        self.totals: dict[Expression, Reduced] = {}
         self.column = program.domain.column.alone
         self.load = scalar_load(scope)
         self.tolerant = program.tolerant
@@ -130,6 +81,7 @@ class _Writer:
             scope.names, scope.symbols, self.load, self.load, tolerant=self.tolerant
         )
         self.row.known |= {load: scalar.name for load, scalar in how.scalars.items()}
+        self.powers = PowerWriter(scope, how, self.row, self.load, self.tolerant)
 
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
@@ -186,7 +138,7 @@ class _Writer:
         self.count += 1
         powers, merging = None, self._merging(reductions)
         if phase.powers:
-            powers, merging = self._powers(phase.powers, reductions[0], loop)
+            powers, merging = self.powers.write(phase.powers, reductions[0], loop)
         return PhaseText(
             prelude,
             reductions,
@@ -219,64 +171,9 @@ class _Writer:
         return moving | {load: f"{c.name}.take(0, step)" for load, c in self.how.shared.items()}
 
     def _kept(self, phase: Phase, loop: VectorLoop) -> dict[Expression, str]:
-        """The text of what a phase reads from the cache, and of the quotients of powers and their
-        total where a product is near enough."""
+        """The text of what a phase reads from the cache, and of what is made of powers there."""
         known = {kept.value: self.how.slots.read(kept, loop) for kept in phase.reads}
-        for power in [value for value in known if value in self.factors]:
-            kept, factor = known[power], self.factors[power]
-            known[power] = f"({kept} * {factor})"
-            for quotient in walk(phase.roots):
-                if self._is_near_quotient(quotient, power):
-                    total = self.row.value(self.totals[power])
-                    share = self.scope.names.fresh(f"{quotient.name}_share")
-                    dtype = compute_type(quotient.dtype)
-                    self.row.lines.append(f"const {dtype} {share} = {factor} / {total};")
-                    known[quotient] = f"({kept} * {share})"
-        return known
-
-    def _is_near_quotient(self, quotient: Expression, power: Expression) -> bool:
-        if not isinstance(quotient, Compute) or quotient.operation is not DIVIDE:
-            return False
-        is_tolerant = quotient in self.tolerant or quotient.dtype in NARROW
-        return quotient.operands == (power, self.totals[power]) and is_tolerant
-
-    def _powers(
-        self, powers: Powers, greatest: ReductionText, loop: VectorLoop
-    ) -> tuple[PowersText, tuple[str, ...]]:
-        """The loop that takes powers by a thread's own greatest, and what merges the states."""
-        names = self.scope.names
-        dtype = compute_type(powers.total.dtype)
-        is_near = powers.power in self.tolerant or powers.power.dtype in NARROW
-        state, start = names.fresh("powers"), names.fresh("start")
-        type = f"ShiftedSum<{dtype}, {'true' if is_near else 'false'}>"
-        (result,) = greatest.results
-        element = Statements(
-            names,
-            loop.scope.symbols,
-            self.load,
-            self.load,
-            {powers.source.value: self.how.slots.read(powers.source, loop), powers.greatest: start},
-            tolerant=self.tolerant,
-        )
-        power = element.value(powers.power)
-        body = [*element.drain(), f"{state}.sum += {power};"]
-        if powers.kept:
-            body.append(self.how.slots.write(powers.kept, power, loop))
-            self.factors[powers.power] = names.fresh("own_factor")
-            self.totals[powers.power] = powers.total
-        merged, total = names.fresh("all_powers"), names.fresh(powers.total.name)
-        self.row.known[powers.total] = total
-        unsure = "" if powers.kept else "[[maybe_unused]] "
-        merging = [
-            f"const auto {merged} = {self.how.merge.format(state)};",
-            f"{unsure}const {dtype} {result.name} = {merged}.greatest;",
-            f"const {dtype} {total} = {merged}.sum;",
-        ]
-        if powers.kept:
-            factor = f"{state}.factor({result.name})"
-            merging.append(f"const {dtype} {self.factors[powers.power]} = {factor};")
-        text = PowersText(state, type, greatest.state, dtype, start, tuple(body))
-        return text, tuple(merging)
+        return known | self.powers.made_of(known, phase.roots)
 
     def refilled(self, phases: list[PhaseText]) -> tuple[PhaseText, ...]:
         """The phases, each with the copies that may start behind it."""

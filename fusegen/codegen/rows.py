@@ -8,7 +8,8 @@ from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.row_ahead import AheadText, copies_of, resident_of, scalars_of, shared_of
 from fusegen.codegen.row_cache import RegisterSlots
-from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_loop import RowLoop
+from fusegen.codegen.row_program import program_text
 from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.ir.integers import Integer

@@ -14,7 +14,8 @@ from fusegen.codegen.operand_prologue import (
     prologue_texts,
 )
 from fusegen.codegen.row_cache import RegisterSlots
-from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_loop import RowLoop
+from fusegen.codegen.row_program import program_text
 from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.split_product import SplitText, split_text

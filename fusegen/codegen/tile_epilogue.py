@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.loops import scalar_load
 from fusegen.codegen.row_cache import MemorySlots
-from fusegen.codegen.row_program import RowLoop, program_text
+from fusegen.codegen.row_loop import RowLoop
+from fusegen.codegen.row_program import program_text
 from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
