@@ -12,6 +12,16 @@ from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 
 
 @dataclass(frozen=True)
+class BatchText:
+    """A dim of matrices: the kernel's `parameter` for its stride, which the launcher has as
+    `stride`, and the `index` of the matrix at hand in the kernel."""
+
+    parameter: str
+    stride: str
+    index: str
+
+
+@dataclass(frozen=True)
 class MatrixText:
     """An operand that is read 16 bytes at a time, in the launcher's terms: `pointer` to its first
     matrix, its strides, and where neighbours are in memory.
@@ -24,23 +34,53 @@ class MatrixText:
     type: str
     pointer: str
     stride: str
-    batch_stride: str
+    batches: tuple[BatchText, ...]
     neighbours: str
     runs: str
     conditions: tuple[str, ...]
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The kernel's parameters for it."""
+        return (
+            f"const {self.type}* __restrict__ {self.name}_matrices",
+            f"int64_t {self.name}_stride",
+            *(f"int64_t {dim.parameter}" for dim in self.batches),
+        )
 
-def matrix_text(name: str, view: MatrixView, host: Scope) -> MatrixText:
-    """The operand `name`, seen from the launcher, whose scope is `host`."""
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the launcher hands in for these."""
+        return (self.pointer, self.stride, *(dim.stride for dim in self.batches))
+
+    @property
+    def matrix(self) -> str:
+        """In the kernel, the matrix at hand."""
+        steps = (f" + {dim.index} * {dim.parameter}" for dim in self.batches)
+        return f"{self.name}_matrices{''.join(steps)}"
+
+
+def matrix_text(name: str, view: MatrixView, kernel: Scope, host: Scope) -> MatrixText:
+    """The operand `name`, in the scopes of the kernel and of the launcher."""
     array = f"{name}_run"
-    strides: dict[Atom, str] = {run_stride(i): f"{array}[{i}]" for i in range(len(view.runs))}
-    scope = replace(host, symbols={**host.symbols, **strides})
+    of_runs: dict[Atom, str] = {run_stride(i): f"{array}[{i}]" for i in range(len(view.runs))}
+    scope = replace(host, symbols={**host.symbols, **of_runs})
     buffer = scope.buffer(view.buffer)
     pointer = buffer if view.base == ZERO else f"{buffer} + {scope.factor(view.base)}"
-    stride, batch_stride = scope.text(view.outer_stride), scope.text(view.batch_stride)
+    stride = scope.text(view.outer_stride)
+    stem = f"{name}_batch_stride"
+    batches = tuple(
+        BatchText(
+            stem if len(view.batches) == 1 else kernel.names.fresh(f"{stem}_{i}"),
+            scope.text(dim.stride),
+            kernel.factor(dim.index),
+        )
+        for i, dim in enumerate(view.batches)
+    )
     conditions = [f"is_aligned({pointer}, 16)"]
     vector = 16 // view.buffer.dtype.itemsize
-    conditions += [f"({text}) % {vector} == 0" for text in (stride, batch_stride) if text != "0"]
+    strides = dict.fromkeys((stride, *(dim.stride for dim in batches)))
+    conditions += [f"({text}) % {vector} == 0" for text in strides if text != "0"]
     runs = ""
     if view.runs:
         ends = ", ".join(map(str, view.runs))
@@ -56,7 +96,7 @@ def matrix_text(name: str, view: MatrixView, host: Scope) -> MatrixText:
         storage_type(view.buffer.dtype),
         pointer,
         stride,
-        batch_stride,
+        batches,
         "in_columns" if view.major is Major.LINE else "in_depth",
         runs,
         tuple(conditions),

@@ -73,7 +73,10 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
     return MmaText(
         scope.parameters,
         kernel_arguments(scope, host),
-        (matrix_text("left", form.left, host), matrix_text("right", form.right, host)),
+        (
+            matrix_text("left", form.left, scope, host),
+            matrix_text("right", form.right, scope, host),
+        ),
         tuple(
             dict.fromkeys(
                 (

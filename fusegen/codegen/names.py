@@ -70,10 +70,10 @@ named_barrier_sync odd outweighs_loss parts_of_depth power_of_two prefetch_tenso
 processor_count promote push_run quickest_tile read_only reduce_block reduce_cluster reduce_lanes
 reduce_outer reduce_part rounded shared_bytes skinny_product split_line split_line_threads
 split_lines split_lines_count split_lines_threads split_pays split_shares split_tile std store_added
-store_vector store_vector_if threadIdx tma_load_3d tma_load_5d tuned_tile uint8_t unix value_at
-wait_for_earlier_kernels warpSize wgmma wgmma_commit wgmma_descriptor wgmma_descriptor_mn_major
-wgmma_fence wgmma_k wgmma_m wgmma_wait whole_warp wide_columns wide_product wide_rows
-wide_shared_bytes wide_threads within without_scale
+store_vector store_vector_if threadIdx tma_load_3d tma_load_4d tma_load_5d tuned_tile uint8_t unix
+value_at wait_for_earlier_kernels warpSize wgmma wgmma_commit wgmma_descriptor
+wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait whole_warp wide_columns
+wide_product wide_rows wide_shared_bytes wide_threads within without_scale
 """
 RESERVED = frozenset(f"{KEYWORDS} {SKELETON} {DEVICE}".split())
 

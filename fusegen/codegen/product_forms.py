@@ -14,7 +14,8 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.product import ProductPlan
-from fusegen.plan.kernels.product_forms import WgmmaForm
+from fusegen.plan.kernels.product_forms import MmaForm, SkinnyForm, WgmmaForm
+from fusegen.plan.kernels.split_product import WideForm
 
 
 def tensor_forms(plan: ProductPlan, host: Scope) -> tuple[TensorProductText, ...]:
@@ -32,19 +33,19 @@ def _tensor_form(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> TensorProd
     elif cores.parts > 1:
         kind += f"_by_{cores.parts}"
     kernel = f"{plan.name}{kind}_tensor_kernel"
-    return tensor_product_text(plan, cores, kernel, _own_scope(plan, marks), host)
+    return tensor_product_text(plan, cores, kernel, _own_scope(plan, cores, marks), host)
 
 
 def skinny_form(plan: ProductPlan, host: Scope) -> SkinnyText | None:
     """The form for few rows, if there is one."""
     if plan.skinny is None:
         return None
-    return skinny_text(plan, plan.skinny, _own_scope(plan), host)
+    return skinny_text(plan, plan.skinny, _own_scope(plan, plan.skinny), host)
 
 
 def mma_form(plan: ProductPlan, host: Scope) -> MmaText | None:
     """The form for tensor cores without warpgroup products, if there is one."""
-    return mma_text(plan, plan.mma, _own_scope(plan), host) if plan.mma else None
+    return mma_text(plan, plan.mma, _own_scope(plan, plan.mma), host) if plan.mma else None
 
 
 def wide_form(plan: ProductPlan, host: Scope) -> WideText | None:
@@ -53,7 +54,7 @@ def wide_form(plan: ProductPlan, host: Scope) -> WideText | None:
     split = cores.split if cores else None
     if cores is None or split is None or split.wide is None:
         return None
-    scope = _own_scope(plan, (split.left.scales, split.right.scales, split.flags))
+    scope = _own_scope(plan, split.wide, (split.left.scales, split.right.scales, split.flags))
     return wide_text(plan, cores, split.wide, scope, host)
 
 
@@ -63,9 +64,15 @@ def split_sizes(plan: ProductPlan) -> tuple[Integer, ...]:
     return (cores.split.left.pitch, cores.split.right.pitch) if cores and cores.split else ()
 
 
-def _own_scope(plan: ProductPlan, workspaces: tuple[Buffer, ...] = ()) -> Scope:
-    """The scope of a kernel that is launched where the epilogue's operands are contiguous, and
-    whose own operands come otherwise."""
+def _own_scope(
+    plan: ProductPlan,
+    form: WgmmaForm | MmaForm | SkinnyForm | WideForm,
+    workspaces: tuple[Buffer, ...] = (),
+) -> Scope:
+    """The scope of a form's kernel, which is launched where the epilogue's operands are contiguous,
+    and whose own operands come otherwise."""
     values = (*plan.prologues, *plan.epilogue.values)
     written = (*plan.epilogue.written, *workspaces)
-    return Scope.of(plan.name, values, written, product_integers(plan), is_packed=True)
+    indices = (dim.index for view in (form.left, form.right) for dim in view.batches)
+    integers = (*product_integers(plan), *indices)
+    return Scope.of(plan.name, values, written, integers, is_packed=True)

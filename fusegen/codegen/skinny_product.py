@@ -54,7 +54,8 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
     else:
         rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
         shared_bytes = rows.shared_bytes
-    left, right = matrix_text("left", form.left, host), matrix_text("right", form.right, host)
+    left = matrix_text("left", form.left, scope, host)
+    right = matrix_text("right", form.right, scope, host)
     depth = 16 // plan.left.dtype.itemsize
     conditions = [contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided]
     conditions += [f"depths % {depth} == 0"]

@@ -9,7 +9,7 @@ from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Atom, Integer
-from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
+from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
@@ -35,9 +35,10 @@ class OperandText:
 
     The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
     kernel's variable `first_line` is the first. The map describes `pointer` to matrices of which
-    `batch` is the one that the kernel reads: `sizes` and `strides`, in elements, from the innermost
-    dim on, and `box`, what a copy brings; with `rest_box` there is a second map for the last tile's
-    copies, which bring fewer lines. `conditions` are those under which it is right.
+    `batch` has the coordinates of the one that the kernel reads, one at least: `sizes` and
+    `strides`, in elements, from the innermost dim on, and `box`, what a copy brings; with
+    `rest_box` there is a second map for the last tile's copies, which bring fewer lines.
+    `conditions` are those under which it is right.
 
     Where neighbours in memory are neighbouring lines (`is_line_major`), the tile comes in chunks of
     `box[0]` lines. Where `exchanged` is given, a multiple of 8, the map has five dims, and the tile
@@ -55,7 +56,7 @@ class OperandText:
     strides: tuple[str, ...]
     box: tuple[int, ...]
     rest_box: tuple[int | str, ...] | None
-    batch: str
+    batch: tuple[str, ...]
     is_line_major: bool
     exchanged: int
     runs: RunsText | None
@@ -91,8 +92,11 @@ class _Side:
     rest_lines: str | None = None
 
 
-def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[OperandText, ...]:
-    """Both operands, in the order in which they lie in a stage; `host` is the launcher's scope.
+def operand_texts(
+    plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope
+) -> tuple[OperandText, ...]:
+    """Both operands, in the order in which they lie in a stage; `scope` is the kernel's, `host` the
+    launcher's.
 
     Of an operand that is split the low parts stand behind the high ones."""
     axes = plan.axes
@@ -124,7 +128,7 @@ def operand_texts(plan: ProductPlan, cores: WgmmaForm, host: Scope) -> tuple[Ope
             right,
             _low(right, cores.split.right, right.start + right_size),
         ]
-    return tuple(_operand(side, cores.depth, axes.batches, host) for side in sides)
+    return tuple(_operand(side, cores.depth, scope, host) for side in sides)
 
 
 def _low(high: _Side, operand: SplitOperand, start: int) -> _Side:
@@ -133,7 +137,7 @@ def _low(high: _Side, operand: SplitOperand, start: int) -> _Side:
     return replace(high, name=f"{high.name}_low", view=replace(high.view, base=base), start=start)
 
 
-def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandText:
+def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText:
     view = side.view
     runs = f"{side.name}_run"
     strides: dict[Atom, str] = {run_stride(i): f"{runs}[{i}]" for i in range(len(view.runs))}
@@ -142,11 +146,12 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
     is_exchanged = side.neighbours > PAIR
     sizes, tile_strides, box = (_exchanged_tiles if is_exchanged else _tiles)(side, depth)
     # A matrix may be the same for all batches; then there is one, and any stride will do.
-    is_shared = view.batch_stride == ZERO
+    one = BatchDim(ZERO, Integer.of(1), view.outer_stride)
+    batches = view.batches or (one,)
     if not is_exchanged:
-        sizes = (*sizes, Integer.of(1) if is_shared else batches)
-        tile_strides = (*tile_strides, view.outer_stride if is_shared else view.batch_stride)
-        box = (*box, 1)
+        sizes = (*sizes, *(dim.count for dim in batches))
+        tile_strides = (*tile_strides, *(dim.stride for dim in batches))
+        box = (*box, *(1 for _ in batches))
     return OperandText(
         side.name,
         "Tf32" if view.buffer.dtype is DType.FLOAT32 else storage_type(view.buffer.dtype),
@@ -158,7 +163,7 @@ def _operand(side: _Side, depth: int, batches: Integer, host: Scope) -> OperandT
         tuple(scope.text(stride) for stride in tile_strides),
         box,
         (box[0], side.rest_lines, *box[2:]) if side.rest_lines else None,
-        "0" if is_shared else "batch_index",
+        tuple(kernel.text(dim.index) for dim in batches),
         view.major is Major.LINE,
         LANES * side.neighbours if is_exchanged else 0,
         _runs(runs, view, scope) if view.runs else None,

@@ -142,7 +142,7 @@ def tensor_product_text(
         )
         program = _program(epilogue, scope, extra, cores.neighbours)
         width = epilogue.width
-    operands = operand_texts(plan, cores, host)
+    operands = operand_texts(plan, cores, scope, host)
     return TensorProductText(
         kernel,
         scope.parameters,

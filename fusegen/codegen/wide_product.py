@@ -34,7 +34,8 @@ def wide_text(
     plan: ProductPlan, cores: WgmmaForm, form: WideForm, scope: Scope, host: Scope
 ) -> WideText:
     """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
-    left, right = matrix_text("left", form.left, host), matrix_text("right", form.right, host)
+    left = matrix_text("left", form.left, scope, host)
+    right = matrix_text("right", form.right, scope, host)
     conditions = [contiguous(host, buffer) for buffer in scope.loads if buffer in host.strided]
     for operand, lines in ((left, "rows"), (right, "columns")):
         neighbours = "depths" if operand.neighbours == "in_depth" else lines

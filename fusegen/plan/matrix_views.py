@@ -3,11 +3,14 @@ or before."""
 
 from __future__ import annotations
 
-from fusegen.ir.integers import ONE, ZERO, Integer, Symbol
-from fusegen.plan.buffers import BufferRole
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.ir.integers import ONE, ZERO, Atom, Integer, Symbol, maximum
+from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.coordinates import flatten
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
+from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductAxes
 
 
@@ -21,41 +24,33 @@ def operand_views(
 
 
 def _matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
-    """The load as a matrix, or None where its address is not linear in batch, line and depth or
-    has neighbours in neither line nor depth."""
-    axes = (batch.alone, line.alone, depth.alone)
-    packed = _linear(load.offset, axes)
+    """The load as a matrix, or None where its address is not linear in dims of batches, line and
+    depth or has neighbours in neither line nor depth."""
+    axes = _Axes(batch.alone, line.alone, depth.alone)
+    packed = axes.linear(load.offset)
     if packed is None:
         return None
-    _, _, line_stride, depth_stride = packed
-    if depth_stride == ONE:
+    if packed.depth == ONE:
         major = Major.DEPTH
-    elif line_stride == ONE:
+    elif packed.line == ONE:
         major = Major.LINE
     else:
         return None
     if load.buffer.role is not BufferRole.ARGUMENT:
-        return MatrixView(load.buffer, *packed, major, ())
+        return packed.view(load.buffer, major, ())
     runs: list[int] = []
-    base = batch_stride = line_stride = depth_stride = ZERO
+    total = _Linear(ZERO, {}, ZERO, ZERO)
     first = 0
     for end in range(1, load.buffer.type.rank + 1):
         coordinate = flatten(load.coordinates[first:end], load.buffer.shape[first:end])
-        parts = _linear(coordinate, axes)
-        if parts is None:
+        part = axes.linear(coordinate)
+        if part is None:
             continue
-        stride = Integer.of_atom(run_stride(len(runs)))
-        base, batch_stride = base + parts[0] * stride, batch_stride + parts[1] * stride
-        line_stride, depth_stride = (
-            line_stride + parts[2] * stride,
-            depth_stride + parts[3] * stride,
-        )
+        total = total.plus(part, Integer.of_atom(run_stride(len(runs))))
         runs.append(end)
         first = end
     assert first == load.buffer.type.rank, "the whole offset is linear"
-    return MatrixView(
-        load.buffer, base, batch_stride, line_stride, depth_stride, major, tuple(runs)
-    )
+    return total.view(load.buffer, major, tuple(runs))
 
 
 def moves_evenly(load: Load, axis: Integer) -> bool:
@@ -65,32 +60,76 @@ def moves_evenly(load: Load, axis: Integer) -> bool:
     return all(factor(place, axis.alone) is not None for place in places)
 
 
-def _linear(
-    value: Integer, axes: tuple[Symbol, Symbol, Symbol]
-) -> tuple[Integer, Integer, Integer, Integer] | None:
-    """What is left at 0 and what multiplies each axis, if the value is linear in them."""
-    rest = value
-    factors = []
-    for axis in axes:
-        found = factor(rest, axis)
-        if found is None:
+@dataclass(frozen=True)
+class _Linear:
+    """What is left of an address where all axes are 0, and what multiplies each; `batches` has the
+    batch itself or what tells its place in one of several dims."""
+
+    rest: Integer
+    batches: Mapping[Atom, Integer]
+    line: Integer
+    depth: Integer
+
+    def plus(self, other: _Linear, stride: Integer) -> _Linear:
+        """The sum with `stride` times another address."""
+        batches = dict(self.batches)
+        for atom, each in other.batches.items():
+            batches[atom] = batches.get(atom, ZERO) + each * stride
+        return _Linear(
+            self.rest + other.rest * stride,
+            batches,
+            self.line + other.line * stride,
+            self.depth + other.depth * stride,
+        )
+
+    def view(self, buffer: Buffer, major: Major, runs: tuple[int, ...]) -> MatrixView:
+        batches = tuple(
+            BatchDim(index, maximum(index) + 1, stride)
+            for index, stride in ((Integer.of_atom(a), s) for a, s in self.batches.items())
+        )
+        return MatrixView(buffer, self.rest, batches, self.line, self.depth, major, runs)
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """The loop variables of an operand; quotients and remainders of the batch may have strides of
+    their own."""
+
+    batch: Symbol
+    line: Symbol
+    depth: Symbol
+
+    def linear(self, value: Integer) -> _Linear | None:
+        """The value as a sum of multiples of each axis, if it is one."""
+        line, depth = factor(value, self.line), factor(value, self.depth)
+        if line is None or depth is None:
             return None
-        factors.append(found)
-        rest = rest - found * Integer.of_atom(axis)
-    batch, line, depth = factors
-    return rest, batch, line, depth
+        rest = value - line * Integer.of_atom(self.line) - depth * Integer.of_atom(self.depth)
+        batches = {}
+        for atom in self._batch_atoms(rest):
+            found = factor(rest, atom)
+            if found is None or self.batch in found.symbols():
+                return None
+            batches[atom] = found
+            rest = rest - found * Integer.of_atom(atom)
+        return _Linear(rest, batches, line, depth)
+
+    def _batch_atoms(self, value: Integer) -> tuple[Atom, ...]:
+        atoms = dict.fromkeys(atom for monomial, _ in value.terms for atom in monomial)
+        return tuple(atom for atom in atoms if self.batch in Integer.of_atom(atom).symbols())
 
 
-def factor(value: Integer, symbol: Symbol) -> Integer | None:
-    """What multiplies `symbol` in a sum in which it occurs only as a factor; None if elsewhere."""
+def factor(value: Integer, atom: Atom) -> Integer | None:
+    """What multiplies `atom` in a sum in which it occurs only as a factor; None if elsewhere, which
+    for a quotient or a remainder is as another power."""
     total = ZERO
     for monomial, coefficient in value.terms:
         term = Integer(((monomial, coefficient),))
-        if symbol not in term.symbols():
+        if atom not in (term.symbols() if isinstance(atom, Symbol) else monomial):
             continue
-        rest = tuple(atom for atom in monomial if atom != symbol)
+        rest = tuple(other for other in monomial if other != atom)
         remaining = Integer(((rest, coefficient),))
-        if len(rest) != len(monomial) - 1 or symbol in remaining.symbols():
+        if len(rest) != len(monomial) - 1 or atom in remaining.symbols():
             return None
         total = total + remaining
     return total

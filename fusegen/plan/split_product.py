@@ -12,7 +12,7 @@ from fusegen.plan.buffers import workspace
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.expressions import Load
 from fusegen.plan.group import Context
-from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from fusegen.plan.kernels.split_product import Split, SplitOperand, WideForm
@@ -85,7 +85,7 @@ def split_product(
         DType.UINT8,
         taken,
     )
-    left_view, right_view = _view(left_split), _view(right_split)
+    left_view, right_view = (_view(side, axes.batch) for side in (left_split, right_split))
     exchange = exchange_of(right_view, axes.columns, node.dtype)
     neighbours = neighbours_after(exchange, node.dtype)
     wide = _wide_form(left, right, axes, width)
@@ -150,7 +150,8 @@ def _operand(
     return SplitOperand(load, is_contiguous, batches, lines, pitch, parts, scales)
 
 
-def _view(operand: SplitOperand) -> MatrixView:
+def _view(operand: SplitOperand, batch: Integer) -> MatrixView:
     """The high parts; the low ones lie behind them."""
-    batch_stride = ZERO if operand.batches == ONE else operand.lines * operand.pitch
-    return MatrixView(operand.parts, ZERO, batch_stride, operand.pitch, ONE, Major.DEPTH, ())
+    lines = BatchDim(batch, operand.batches, operand.lines * operand.pitch)
+    batches = () if operand.batches == ONE else (lines,)
+    return MatrixView(operand.parts, ZERO, batches, operand.pitch, ONE, Major.DEPTH, ())

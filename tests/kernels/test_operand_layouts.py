@@ -9,6 +9,7 @@ import torch
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.integers import Integer
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import Kernels, Size, apply, build, graph, value
 from tests.kernels.families import add, gelu, group_norm
@@ -29,6 +30,13 @@ def transposed(x: Node) -> Node:
 
 def matmul(left: Node, right: Node) -> Node:
     return apply("matmul", left, right)
+
+
+def heads(x: Node, count: int) -> Node:
+    """(batch, time, count * width) as (batch, count, time, width)."""
+    batch, time, width = x.shape
+    apart = (batch, time, Integer.of(count), width // count)
+    return apply("transpose", apply("reshape", x, shape=apart), dim0=1, dim1=2)
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -71,6 +79,23 @@ PRODUCTS: dict[str, Pair] = {
     "batches": (("b", 40, 24), ("b", 24, 48), matmul),
     "batches, x.T @ y": (("b", 24, 40), ("b", 24, 48), lambda x, y: matmul(transposed(x), y)),
     "a matrix for all batches": (("b", 40, 24), (1, 24, 48), matmul),
+    "heads of lines": (
+        ("b", 40, 72),
+        ("b", 136, 72),
+        lambda q, k: matmul(heads(q, 3), transposed(heads(k, 3))),
+    ),
+    "heads of the right operand": (
+        ("b", 3, 40, 136),
+        ("b", 136, 72),
+        lambda p, v: matmul(p, heads(v, 3)),
+    ),
+    "heads of both, x.T @ y": (
+        ("b", 136, 72),
+        ("b", 136, 144),
+        lambda x, y: matmul(transposed(heads(x, 3)), heads(y, 3)),
+    ),
+    "a matrix for several heads": (("b", 2, 3, 40, 24), ("b", 2, 1, 24, 48), matmul),
+    "batches of the last dim alone": (("b", 3, 40, 24), (3, 24, 48), matmul),
     "rows of two dims": (("b", 40, 24), (24, 48), matmul),
     "a slice": (
         ("m", 24),
@@ -145,6 +170,22 @@ def unaligned(x: torch.Tensor) -> torch.Tensor:
 def odd_line_stride(x: torch.Tensor) -> torch.Tensor:
     wide = torch.empty((*x.shape[:-1], x.shape[-1] + 3), dtype=x.dtype)
     return wide[..., : x.shape[-1]].copy_(x)
+
+
+def heads_inside(x: torch.Tensor) -> torch.Tensor:
+    """(batch, head, time, width) as it lies when time comes before heads."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_heads_that_are_handed_in_as_batches(is_transposed: bool) -> None:
+    left = half("left", "b", "h", 40, 24)
+    right = half("right", "b", "h", *((48, 24) if is_transposed else (24, 48)))
+    one = graph([left, right], matmul(left, transposed(right) if is_transposed else right))
+    (kernels,) = build([one], check=True)
+    tensors = [normal(3, 2, 40, 24), normal(3, 2, *((48, 24) if is_transposed else (24, 48)))]
+    for layout in (heads_inside, sliced):
+        check(kernels, one, [layout(x) for x in tensors], form="tensor_kernel")
 
 
 @pytest.mark.parametrize("layout", [reversed_in_memory, unaligned, odd_line_stride])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import Integer
-from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
+from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import WgmmaForm
 from tests.emulated import Size, apply, graph, planned, value
@@ -51,8 +49,44 @@ def test_strides_are_those_of_the_tensor_at_hand() -> None:
     assert form is not None
     one, two, three = stride(0), stride(1), stride(2)
     zero = Integer.of(0)
-    assert form.left == MatrixView(form.left.buffer, zero, one, two, three, Major.DEPTH, (1, 2, 3))
-    assert form.right == MatrixView(form.right.buffer, zero, one, three, two, Major.LINE, (1, 2, 3))
+    runs, batch = (1, 2, 3), Integer.symbol("b")
+    batches = (BatchDim(Integer.symbol("batch_index", batch), batch, one),)
+    assert form.left == MatrixView(form.left.buffer, zero, batches, two, three, Major.DEPTH, runs)
+    assert form.right == MatrixView(form.right.buffer, zero, batches, three, two, Major.LINE, runs)
+
+
+def test_heads_that_lie_within_lines_are_matrices_of_their_own() -> None:
+    batch, time = Integer.symbol("b"), Integer.symbol("t")
+    x, y = half("x", "b", "t", 48), half("y", "b", 3, 16, "t")
+    heads = apply("reshape", x, shape=(batch, time, Integer.of(3), Integer.of(16)))
+    form = cores(transposed(heads, 1, 2), y, [x, y])
+    assert form is not None
+    index = Integer.symbol("batch_index", batch * 3)
+    assert form.left.batches == (
+        BatchDim(index // 3, batch, stride(0)),
+        BatchDim(index % 3, Integer.of(3), 16 * stride(2)),
+    )
+    assert (form.left.line_stride, form.left.depth_stride) == (stride(1), stride(2))
+    assert [dim.stride for dim in form.right.batches] == [stride(0), stride(1)]
+
+
+def test_a_matrix_may_be_that_of_several_heads() -> None:
+    x, y = half("x", "b", 2, 3, "t", 16), half("y", "b", 2, 1, "t", 16)
+    form = cores(x, transposed(y, 3, 4), [x, y])
+    assert form is not None
+    batch = Integer.symbol("b")
+    index = Integer.symbol("batch_index", batch * 6)
+    assert form.right.batches == (
+        BatchDim(index // 6, batch, stride(0)),
+        BatchDim(index // 3 % 2, Integer.of(2), stride(1)),
+    )
+
+
+def test_a_copy_knows_five_dims() -> None:
+    x, y = half("x", 2, 3, "b", 5, "t", 16), half("y", 16, 32)
+    assert cores(x, y, [x, y]) is not None  # all dims but the last are rows of one matrix
+    z = half("z", 2, 3, "b", 5, 16, 32)
+    assert cores(x, z, [x, z]) is None
 
 
 def test_dims_that_make_up_the_rows_form_a_run() -> None:
@@ -79,11 +113,3 @@ def test_results_of_other_kernels_are_contiguous() -> None:
     assert isinstance(product, ProductPlan) and product.tensor_cores is not None
     assert product.tensor_cores.left.runs == ()
     assert product.tensor_cores.left.line_stride == Integer.of(64)
-
-
-@pytest.mark.parametrize("dims", [(1, 2), (0, 2)])
-def test_heads_between_rows_and_depth_have_no_matrix(dims: tuple[int, int]) -> None:
-    x, y = half("x", "b", "t", 4, 64), half("y", "b", 4, 64, "t")
-    left = transposed(x, *dims)
-    if dims == (1, 2):  # (b, 4, t, 64): a batch is not one step through memory
-        assert cores(left, y, [x, y]) is None

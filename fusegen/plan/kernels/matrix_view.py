@@ -18,9 +18,22 @@ class Major(Enum):
 
 
 @dataclass(frozen=True)
+class BatchDim:
+    """A dim of `count` matrices that lie `stride` elements apart; `index` tells the matrix at hand
+    by the product's batch."""
+
+    index: Integer
+    count: Integer
+    stride: Integer
+
+
+@dataclass(frozen=True)
 class MatrixView:
-    """An operand as matrices in memory: element (batch, line, depth) lies at `base +
-    batch * batch_stride + line * line_stride + depth * depth_stride`, in elements.
+    """An operand as matrices in memory: element (line, depth) of one lies at `base + line *
+    line_stride + depth * depth_stride`, in elements, and further by `index * stride` for each of
+    `batches`, which are none where all batches have the same matrix. They are several where the
+    matrices lie apart in more than one way, such as those of the heads of a tensor whose lines have
+    all heads.
 
     A tensor handed in may have any strides. Its dims are then taken in runs, each of which must
     move through memory like one dim; `runs` are the ends of the runs, and the symbol
@@ -30,7 +43,7 @@ class MatrixView:
 
     buffer: Buffer
     base: Integer
-    batch_stride: Integer
+    batches: tuple[BatchDim, ...]
     line_stride: Integer
     depth_stride: Integer
     major: Major

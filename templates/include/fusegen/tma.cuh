@@ -45,6 +45,16 @@ __device__ __forceinline__ void tma_load_3d(void* shared, const TensorMap& map,
         : "memory");
 }
 
+// The same for a tensor of four dimensions: cp.async.bulk.tensor.4d.
+__device__ __forceinline__ void tma_load_4d(void* shared, const TensorMap& map,
+                                            std::uint64_t* barrier, int x, int y, int z, int u) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(u)
+        : "memory");
+}
+
 // The same for a tensor of five dimensions: cp.async.bulk.tensor.5d.
 __device__ __forceinline__ void tma_load_5d(void* shared, const TensorMap& map,
                                             std::uint64_t* barrier, int x, int y, int z, int u,

@@ -23,6 +23,14 @@ __forceinline__ void tma_load_3d(void* shared, const fusegen_emulator::TensorMap
     fusegen_emulator_tma_load(site, &copy);
 }
 
+__forceinline__ void tma_load_4d(void* shared, const fusegen_emulator::TensorMap& map,
+                                 std::uint64_t* barrier, int x, int y, int z, int u,
+                                 fusegen_emulator::Site site = fusegen_emulator::caller_site(
+                                     fusegen_emulator::Operation::tma_load)) {
+    const fusegen_emulator::TileCopy copy{shared, &map, {x, y, z, u}, 4, barrier, 0};
+    fusegen_emulator_tma_load(site, &copy);
+}
+
 __forceinline__ void tma_load_5d(void* shared, const fusegen_emulator::TensorMap& map,
                                  std::uint64_t* barrier, int x, int y, int z, int u, int v,
                                  fusegen_emulator::Site site = fusegen_emulator::caller_site(
