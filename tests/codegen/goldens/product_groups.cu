@@ -148,10 +148,8 @@ template <int tile_rows>
 __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
     const float* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const float* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     const float* __restrict__ norm_weight,
     float* __restrict__ y,
     int64_t batch) {
@@ -168,12 +166,12 @@ __global__ void __launch_bounds__(256) linear_group_norm_skinny_kernel(
     float* const partial = reinterpret_cast<float*>(shared + 2112);
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t column_tile = block % column_tiles;
-        const int64_t batch_index = block / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / column_tiles;
         const int64_t tile_first_row = 0;
         const int64_t tile_first_column = column_tile * tile_columns;
         skinny_product<tile_rows, tile_columns, Neighbours::in_depth>(
-            left_matrices + batch_index * left_batch_stride, left_stride, rows,
-            right_matrices + batch_index * right_batch_stride, right_stride, tile_first_column, columns,
+            left_matrices, left_stride, rows,
+            right_matrices, right_stride, tile_first_column, columns,
             depths, tile, 33, partial);
         constexpr int lanes = 16;  // threads that share a row
         constexpr int vector = 1;
@@ -293,8 +291,8 @@ FUSEGEN_EXPORT int launch_linear_group_norm(
                 rows <= 8 ? linear_group_norm_skinny_kernel<8> :
                 linear_group_norm_skinny_kernel<16>;
             FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(256), 2112, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            norm_weight, y, batch);
             return FUSEGEN_LAST_ERROR();
         }

@@ -552,10 +552,8 @@ __global__ void __launch_bounds__(384, 1) matmul_64_tensor_kernel(
 __global__ void __launch_bounds__(256) matmul_mma_kernel(
     const float16* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const float16* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     float16* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
@@ -577,12 +575,10 @@ __global__ void __launch_bounds__(256) matmul_mma_kernel(
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * tile_columns;
-        const int64_t batch_index = block / row_tiles / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles / column_tiles;
         mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_columns, Neighbours::in_columns>(
-            MmaOperand<float16>{left_matrices
-                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
-            MmaOperand<float16>{right_matrices
-                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            MmaOperand<float16>{left_matrices, left_stride, tile_first_row, rows},
+            MmaOperand<float16>{right_matrices, right_stride, tile_first_column, columns},
             depths, ring, tile, 65);
         for (int i = threadIdx.x; i < tile_rows * tile_columns; i += threads) {
             const int tile_row = i / tile_columns;
@@ -731,8 +727,8 @@ FUSEGEN_EXPORT int launch_matmul(
             (right_run[0]) % 8 == 0) {
             const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
             FUSEGEN_LAUNCH(matmul_mma_kernel, grid_of(mma_tiles), dim3(256), 73216, stream,
-                           dy, left_run[0], 0,
-                           x, right_run[0], 0,
+                           dy, left_run[0],
+                           x, right_run[0],
                            y, batch);
             return FUSEGEN_LAST_ERROR();
         }

@@ -417,10 +417,8 @@ __global__ void __launch_bounds__(384, 1) mul_relu_linear_256_tensor_kernel(
 __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
     const bfloat16* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const bfloat16* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     const bfloat16* __restrict__ scale,
     bfloat16* __restrict__ y,
     int64_t batch) {
@@ -443,7 +441,7 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * tile_columns;
-        const int64_t batch_index = block / row_tiles / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles / column_tiles;
         // What is multiplied in place of the left operand's elements.
         const auto prepare_left = [&]([[maybe_unused]] int64_t first_depth) {
             constexpr int vector = 8;
@@ -462,10 +460,8 @@ __global__ void __launch_bounds__(256) mul_relu_linear_mma_kernel(
             };
         };
         mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
-            MmaOperand<bfloat16>{left_matrices
-                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
-            MmaOperand<bfloat16>{right_matrices
-                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            MmaOperand<bfloat16>{left_matrices, left_stride, tile_first_row, rows},
+            MmaOperand<bfloat16>{right_matrices, right_stride, tile_first_column, columns},
             depths, ring, tile, 65, prepare_left, Untouched{});
         for (int i = threadIdx.x; i < tile_rows * tile_columns; i += threads) {
             const int tile_row = i / tile_columns;
@@ -599,8 +595,8 @@ FUSEGEN_EXPORT int launch_mul_relu_linear(
             (right_run[0]) % 8 == 0) {
             const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
             FUSEGEN_LAUNCH(mul_relu_linear_mma_kernel, grid_of(mma_tiles), dim3(256), 79360, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            scale, y, batch);
             return FUSEGEN_LAST_ERROR();
         }

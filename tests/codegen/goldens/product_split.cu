@@ -154,10 +154,8 @@ template <int tile_rows>
 __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
     const float* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const float* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     float* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
@@ -173,12 +171,12 @@ __global__ void __launch_bounds__(256) linear_gelu_skinny_kernel(
     float* const partial = reinterpret_cast<float*>(shared + 2112);
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t column_tile = block % column_tiles;
-        const int64_t batch_index = block / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / column_tiles;
         const int64_t tile_first_row = 0;
         const int64_t tile_first_column = column_tile * tile_columns;
         skinny_product<tile_rows, tile_columns, Neighbours::in_depth>(
-            left_matrices + batch_index * left_batch_stride, left_stride, rows,
-            right_matrices + batch_index * right_batch_stride, right_stride, tile_first_column, columns,
+            left_matrices, left_stride, rows,
+            right_matrices, right_stride, tile_first_column, columns,
             depths, tile, 33, partial);
         for (int i = threadIdx.x; i < tile_rows * tile_columns; i += threads) {
             const int tile_row = i / tile_columns;
@@ -805,10 +803,8 @@ __global__ void __launch_bounds__(256) linear_gelu_few_kernel(
 __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
     const float* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const float* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     float* __restrict__ y,
     float* __restrict__ matmul_left_scales,
     float* __restrict__ matmul_right_scales,
@@ -868,10 +864,8 @@ __global__ void __launch_bounds__(wide_threads, 1) linear_gelu_wide_kernel(
             float accumulators[tile_columns / 2] = {};
             wide_product<Neighbours::in_depth, Neighbours::in_depth, vector>(
                 accumulators,
-                WideOperand{left_matrices
-                    + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
-                WideOperand{right_matrices
-                    + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+                WideOperand{left_matrices, left_stride, tile_first_row, rows},
+                WideOperand{right_matrices, right_stride, tile_first_column, columns},
                 depths, stages, scales);
             bool is_lost = false;
             const LineScale row_scales[2] = {left_scales[own_row < rows_here ? own_row : 0],
@@ -969,8 +963,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
                 rows <= 8 ? linear_gelu_skinny_kernel<8> :
                 linear_gelu_skinny_kernel<16>;
             FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(256), 2112, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            y, batch);
             return FUSEGEN_LAST_ERROR();
         }
@@ -1069,8 +1063,8 @@ FUSEGEN_EXPORT int launch_linear_gelu(
             // An odd number of blocks: the tiles of one row, every few, are then not the same blocks'.
             FUSEGEN_LAUNCH(linear_gelu_wide_kernel, grid_of(wide_tiles < processors
                 ? wide_tiles : odd(processors)), dim3(wide_threads), wide_shared_bytes, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            y, matmul_left_scales, matmul_right_scales, matmul_flags, batch);
         }
         // The shared-memory tile is left with what is still marked.

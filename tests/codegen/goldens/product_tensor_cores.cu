@@ -152,10 +152,8 @@ template <int tile_rows>
 __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
     const bfloat16* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const bfloat16* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     bfloat16* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
@@ -171,12 +169,12 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
     float* const partial = reinterpret_cast<float*>(shared + 1056);
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t column_tile = block % column_tiles;
-        const int64_t batch_index = block / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / column_tiles;
         const int64_t tile_first_row = 0;
         const int64_t tile_first_column = column_tile * tile_columns;
         skinny_product<tile_rows, tile_columns, Neighbours::in_depth>(
-            left_matrices + batch_index * left_batch_stride, left_stride, rows,
-            right_matrices + batch_index * right_batch_stride, right_stride, tile_first_column, columns,
+            left_matrices, left_stride, rows,
+            right_matrices, right_stride, tile_first_column, columns,
             depths, tile, 33, partial);
         constexpr int lanes = 16;  // threads that share a row
         constexpr int vector = 1;
@@ -647,10 +645,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_256_tensor_kern
 __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
     const bfloat16* __restrict__ left_matrices,
     int64_t left_stride,
-    int64_t left_batch_stride,
     const bfloat16* __restrict__ right_matrices,
     int64_t right_stride,
-    int64_t right_batch_stride,
     bfloat16* __restrict__ y,
     int64_t batch) {
     wait_for_earlier_kernels();
@@ -672,12 +668,10 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * tile_columns;
-        const int64_t batch_index = block / row_tiles / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles / column_tiles;
         mma_product<tile_rows, tile_columns, 32, 3, Neighbours::in_depth, Neighbours::in_depth>(
-            MmaOperand<bfloat16>{left_matrices
-                + batch_index * left_batch_stride, left_stride, tile_first_row, rows},
-            MmaOperand<bfloat16>{right_matrices
-                + batch_index * right_batch_stride, right_stride, tile_first_column, columns},
+            MmaOperand<bfloat16>{left_matrices, left_stride, tile_first_row, rows},
+            MmaOperand<bfloat16>{right_matrices, right_stride, tile_first_column, columns},
             depths, ring, tile, 65);
         constexpr int lanes = 16;  // threads that share a row
         constexpr int vector = 1;
@@ -875,8 +869,8 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
                 rows <= 2 ? linear_gelu_group_norm_skinny_kernel<2> :
                 linear_gelu_group_norm_skinny_kernel<8>;
             FUSEGEN_LAUNCH(skinny_kernel, grid_of(1 * column_tiles), dim3(256), 1056, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            y, batch);
             return FUSEGEN_LAST_ERROR();
         }
@@ -896,8 +890,8 @@ FUSEGEN_EXPORT int launch_linear_gelu_group_norm(
             (right_run[0]) % 8 == 0) {
             const int64_t mma_tiles = 1 * divide_up(rows, 128) * divide_up(columns, 64);
             FUSEGEN_LAUNCH(linear_gelu_group_norm_mma_kernel, grid_of(mma_tiles), dim3(256), 79360, stream,
-                           x, left_run[0], 0,
-                           fc_weight, right_run[0], 0,
+                           x, left_run[0],
+                           fc_weight, right_run[0],
                            y, batch);
             return FUSEGEN_LAST_ERROR();
         }
