@@ -89,6 +89,14 @@ model Attention():
     scores = q @ transpose(k, 1, 2)
     return softmax(scores * 0.25, dim=-1) @ k
 """
+HEADS = """
+model Heads(heads=2, width=16):
+    input q: [batch, queries, heads * width]
+    input k: [batch, keys, heads * width]
+    apart_q = reshape(q, (batch, queries, heads, width)) |> transpose(1, 2)
+    apart_k = reshape(k, (batch, keys, heads, width)) |> transpose(1, 2)
+    return softmax(apart_q @ transpose(apart_k, -2, -1), dim=-1) @ apart_k
+"""
 IMAGE_CONVOLUTION = """
 model Convolved(channels=8, features=32, groups=8):
     input x: [batch, channels, height, width]
@@ -122,6 +130,7 @@ FAMILIES = (
     Family("product with groups on wide tiles", LINEAR, {"features": 1536}, {"rows": 1500}),
     Family("product with row sums", SUMS),
     Family("products of batches", BATCHES),
+    Family("products of heads", HEADS),
     Family("convolution", IMAGE_CONVOLUTION),
     Family(
         "convolution of odd sizes", IMAGE_CONVOLUTION, {"channels": 3, "features": 20, "groups": 5}
