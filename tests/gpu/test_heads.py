@@ -1,4 +1,4 @@
-"""Attention whose heads lie within a tensor's lines: products of matrices of two dims of batches."""
+"""Attention whose heads lie within lines: products of matrices with two dims of batches."""
 
 from __future__ import annotations
 
