@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Mapping
@@ -34,6 +35,11 @@ class Libraries:
     command: str
     mend: str
     emulator: str | None
+
+    @property
+    def command_text(self) -> str:
+        """The command as a literal of Python's."""
+        return json.dumps(self.command, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -172,18 +174,19 @@ def _libraries(
     inference_only: bool,
 ) -> Libraries:
     file = chosen.program.source.filename.rpartition("/")[2]
-    options = [] if chosen.model is None else [f"--model {chosen.model}"]
-    options += [f"-D {name}={value}" for name, value in chosen.arguments]
+    options: list[tuple[str, ...]] = [] if chosen.model is None else [("--model", chosen.model)]
+    options += [("-D", f"{name}={value}") for name, value in chosen.arguments]
     if target is Target.EMULATE:
-        options.append("--target emulate")
+        options.append(("--target", "emulate"))
     if inference_only:
-        options.append("--inference-only")
-    options += [f"--precision {precision.value}" for precision in dict.fromkeys(precisions)]
-    options += [f"--autocast {dtype.value}" for dtype in dict.fromkeys(autocasts)]
-    options += [f"--dtype {dtype.value}" for dtype in dict.fromkeys(dtypes)]
+        options.append(("--inference-only",))
+    options += [("--precision", precision.value) for precision in dict.fromkeys(precisions)]
+    options += [("--autocast", dtype.value) for dtype in dict.fromkeys(autocasts)]
+    options += [("--dtype", dtype.value) for dtype in dict.fromkeys(dtypes)]
+    command = shlex.join(["fusegen", "compile", file, *itertools.chain(*options)])
     return Libraries(
         namespaces,
-        command=" ".join(["fusegen compile", file, *options]),
+        command=command,
         mend="build it with build.sh in its folder"
         if target is Target.CUDA
         else "compile again without --emit-only",

@@ -31,10 +31,10 @@ zero_grad
 # What the generated module's text uses as globals, Python's own functions among them: a class of
 # the same name would hide them. A test compares them with the text.
 _GLOBALS = """
-Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor
-TypeError all any bool ctypes dict enumerate find_libraries float functools getattr hasattr int
-isinstance iter len list min next nn object range reference reference_training staticmethod str
-super threading torch tuple type zip _Chain _DERIVED _DEVICE _DTYPES _Derived _Dtypes _FOLDER
+Any Callable F KeyError NamedTuple NotImplementedError Path RuntimeError Sequence Tensor TypeError
+all any bool ctypes dict enumerate find_libraries float functools getattr hasattr int isinstance
+iter len list min next nn object range reference reference_training staticmethod str super
+threading torch tuple type zip _COMMAND _Chain _DERIVED _DEVICE _DTYPES _Derived _Dtypes _FOLDER
 _Form _Gradient _INFERENCE _LOADED _NAMESPACES _ONE_AT_A_TIME _Operators _TRAINING _WITHOUT
 _allows_tf32 _autograd _autograd_of_reference _by_dtype _compute_tensors _gathered _given
 _in_training _is_transformed _is_under_transforms _load _load_derived _load_without _mark_results

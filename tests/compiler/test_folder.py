@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +64,21 @@ def test_folder_runs_without_fusegen(model: Path, tmp_path: Path) -> None:
         "scale_backward_bfloat16; build it with `fusegen "
         "compile scale.fuse --target emulate --dtype float32 --dtype bfloat16 --dtype float16`\n"
     )
+
+
+def test_the_command_in_a_folder_is_one_for_a_shell(tmp_path: Path) -> None:
+    path = tmp_path / 'my "x" {y}.fuse'
+    path.write_text(MODEL)
+    fusegen.compile(path, tmp_path / "out", target="emulate", dtypes=("float32",), emit_only=True)
+    text = (tmp_path / "out" / "scale.py").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("_COMMAND = "))
+    command = shlex.split(ast.literal_eval(line.removeprefix("_COMMAND = ")))
+    assert command == [
+        "fusegen",
+        "compile",
+        path.name,
+        *["--target", "emulate", "--dtype", "float32"],
+    ]
 
 
 PRODUCT = """\
