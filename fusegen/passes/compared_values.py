@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops import build
 from fusegen.ops.pointwise.arithmetic import SUB
-from fusegen.ops.pointwise.casting import AS_STORED, CAST, WIDEN
+from fusegen.ops.pointwise.casting import AS_STORED, WIDEN, widens
 from fusegen.ops.pointwise.logic import EQ, GE, GT, LE, LT, NE
 from fusegen.ops.record import (
     Concatenation,
@@ -71,7 +71,7 @@ def _on_both_sides(
 
 def _selects(node: Node) -> bool:
     """Whether the elements are those of operands, or what no rounding makes of them."""
-    return _selects_in_its_type(node) or node.operation is WIDEN or _widens(node)
+    return _selects_in_its_type(node) or node.operation is WIDEN or widens(node)
 
 
 def _selects_in_its_type(node: Node) -> bool:
@@ -82,13 +82,6 @@ def _selects_in_its_type(node: Node) -> bool:
     if isinstance(operation, Reduction):
         return operation.monoid in EXTREMES
     return isinstance(operation, (View, Reshape, Concatenation))
-
-
-def _widens(node: Node) -> bool:
-    if node.operation is not CAST:
-        return False
-    before, after = node.operands[0].dtype, node.dtype
-    return before.is_float and after.is_float and after.itemsize > before.itemsize
 
 
 def _may_differ(value: Node) -> bool:

@@ -1,9 +1,12 @@
-"""Handing the elementwise end of a row kernel over to the products that read it.
+"""Handing the elementwise end of a kernel over to those that read it.
 
 A group grows from producers to users, so what follows a row's statistics element by element, such
 as the last operations of a normalisation, is the row kernel's, which stores a tensor as large as
 the one it reads. A product can make that operand of its own while it loads what the row kernel
 reads, from the statistics: then these are all that is stored.
+
+Nor does what follows a product begin in the product's kernel with its widening, as a layer norm's:
+a value of 16 bits is stored as that, and widened where it is read.
 """
 
 from __future__ import annotations
@@ -52,6 +55,33 @@ def handover(
             for taker in takers
         ),
         frozenset(chain - left),
+    )
+
+
+def widening_handed_over(
+    widened: Node,
+    keeper: Group,
+    takers: Sequence[Group],
+    producers: Producers,
+    rank: Mapping[Node, int],
+) -> Handover | None:
+    """The groups after `takers` widen what `keeper` stores by themselves, where that is a value of
+    its own: `widened` is its result, in a type of more bytes than it was made in."""
+    sources = producers[widened]
+    if not set(sources) <= {*keeper.nodes}:
+        return None
+    is_used = any(widened in producers[node] for node in keeper.nodes)
+    others = {result for result in keeper.results if result is not widened} | {*sources}
+    return Handover(
+        Group(
+            tuple(node for node in keeper.nodes if is_used or node is not widened),
+            tuple(node for node in keeper.nodes if node in others),
+        ),
+        tuple(
+            Group(tuple(sorted((widened, *taker.nodes), key=rank.__getitem__)), taker.results)
+            for taker in takers
+        ),
+        frozenset() if is_used else frozenset((widened,)),
     )
 
 

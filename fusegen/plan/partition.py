@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fusegen.errors import FusegenError
 from fusegen.ir.graph import Graph, Node, topological
+from fusegen.ops.pointwise.casting import widens
 from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.ops.record import LibraryCall, Pointwise, Product, Reduction
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
-from fusegen.plan.handover import handover
+from fusegen.plan.handover import Handover, Producers, handover, widening_handed_over
 from fusegen.plan.strategies import Verdict, judge
 from fusegen.plan.tensor_cores import TENSOR_DTYPES
 
@@ -26,6 +28,10 @@ class Part:
     verdict: Verdict
 
 
+# A way to hand a result of a group over to those that read it.
+Way = Callable[[Node, Group, Sequence[Group], Producers, Mapping[Node, int]], "Handover | None"]
+
+
 class Unplannable(FusegenError):
     """An operation that no strategy can do, even on its own."""
 
@@ -36,15 +42,17 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
     Operations join the groups of their producers one by one in topological order, then groups that
     read the same memory join each other, each time only if the whole gets cheaper by the
     strategies' estimates. In the end a group gives back what it computes for each of its elements
-    although it is the same for many of them, where that is dear, and products take over the
-    elementwise ends of row kernels, where that is quicker than to read them: what leads to such an
-    end and to the row's statistics is then in both groups.
+    although it is the same for many of them, where that is dear; what is widened for other groups
+    is stored as it was before, and widened by these; and products take over the elementwise ends of
+    row kernels, where that is quicker than to read them: what leads to such an end and to the row's
+    statistics is then in both groups.
     """
     state = _Partition(Dependencies.of(graph), context)
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
     state.part_narrow_values()
+    state.widen_where_read()
     state.hand_over_ends()
     return state.ordered()
 
@@ -177,6 +185,20 @@ class _Partition:
                 self.groups[own], self.groups[key] = map(Part, groups, verdicts)
                 self.group_of.update(dict.fromkeys(narrow, own))
 
+    def widen_where_read(self) -> None:
+        """Let the groups that read a widened value widen it themselves, where all of them take less
+        time so. Values that are few beside their others stay as exact as they are."""
+        for key in sorted(self.groups):
+            for result in self.groups[key].group.results:
+                if widens(result) and result not in self.dependencies.returned:
+                    keys = (key, *self._readers(result))
+                    most = max(self._most_elements(self.groups[k].group) for k in keys)
+                    if self.context.hints.value(result.type.count) > most // NARROW:
+                        self._hand_over(key, result, widening_handed_over)
+
+    def _most_elements(self, group: Group) -> int:
+        return max(self.context.hints.value(node.type.count) for node in group.nodes)
+
     def hand_over_ends(self) -> None:
         """Give the elementwise end of what reduces rows to the products that have it as an operand,
         where all of them take less time so."""
@@ -184,16 +206,16 @@ class _Partition:
             group = self.groups[key].group
             if group.having(Reduction) and not group.having(Product):
                 for end in group.results:
-                    self._hand_over(key, end)
+                    readers = [self.groups[k].group for k in self._readers(end)]
+                    is_an_operand = readers and all(reader.having(Product) for reader in readers)
+                    is_short = end.dtype in TENSOR_DTYPES
+                    if is_an_operand and is_short and end not in self.dependencies.returned:
+                        self._hand_over(key, end, handover)
 
-    def _hand_over(self, key: int, end: Node) -> None:
-        readers = [k for k in sorted(self.groups) if self._reads(k, end)]
+    def _hand_over(self, key: int, end: Node, way: Way) -> None:
+        readers = self._readers(end)
         groups = [self.groups[k].group for k in readers]
-        is_an_operand = readers and all(group.having(Product) for group in groups)
-        if end in self.dependencies.returned or end.dtype not in TENSOR_DTYPES or not is_an_operand:
-            return
-        producers = self.dependencies.producers
-        made = handover(end, self.groups[key].group, groups, producers, self.rank)
+        made = way(end, self.groups[key].group, groups, self.dependencies.producers, self.rank)
         if made is None:
             return
         after = (made.keeper, *made.takers)
@@ -203,10 +225,11 @@ class _Partition:
             self.groups.update(zip((key, *readers), map(Part, after, verdicts), strict=True))
             self.group_of.update(dict.fromkeys(made.moved, readers[0]))
 
-    def _reads(self, key: int, value: Node) -> bool:
-        """Whether a group reads a value that it does not compute."""
-        nodes = self.groups[key].group.nodes
-        return value not in nodes and any(value in self.dependencies.producers[n] for n in nodes)
+    def _readers(self, value: Node) -> list[int]:
+        """The groups that read a value which they do not compute."""
+        readers = self.dependencies.users[value]
+        groups = ((key, {*self.groups[key].group.nodes}) for key in sorted(self.groups))
+        return [key for key, nodes in groups if value not in nodes and nodes & readers]
 
     def _narrow(self, group: Group) -> dict[Node, None]:
         """The elementwise operations of a group that need none of its others and have fewer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from fusegen.plan.module import plan_module
 from fusegen.plan.strategies import judge
 from tests.emulated import apply, graph, planned, value
 from tests.kernels.families import add, gelu, linear, mul, softmax
+from tests.kernels.test_normalised_operands import layer_norm
 from tests.random_graphs import random_graphs
 
 CHAINS = Path(__file__).parents[2] / "examples" / "kernelbench"
@@ -239,6 +241,18 @@ S = value("s", 64, 64)
 )
 def test_refusals_say_why(result: Node, strategy: str, reason: str) -> None:
     assert refusals(result, X, W, A, B, S)[strategy] == reason
+
+
+@pytest.mark.parametrize("follow", [layer_norm, softmax, lambda y: add(y, layer_norm(y))])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_what_rows_read_of_a_product_is_stored_as_narrow_as_it_is(
+    follow: Callable[[Node], Node], dtype: DType
+) -> None:
+    """Such as a linear layer's result, which a layer norm computes on in float32."""
+    x, w = value("x", "m", 1024, dtype=dtype), value("w", 1024, 1024, dtype=dtype)
+    plan = planned(graph([x, w], follow(gelu(linear(x, w)))))
+    assert len(plan.steps) == 2
+    assert [buffer.dtype for buffer in plan.workspaces] == [dtype]
 
 
 def test_two_norms_over_different_dims_are_two_kernels() -> None:

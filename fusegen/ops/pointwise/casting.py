@@ -56,6 +56,14 @@ NARROW = Pointwise(
 )
 
 
+def widens(node: Node) -> bool:
+    """Whether the node has the values of a float operand in a type of more bytes."""
+    if node.operation not in (CAST, WIDEN):
+        return False
+    before, after = node.operands[0].dtype, node.dtype
+    return before.is_float and after.is_float and after.itemsize > before.itemsize
+
+
 def _infer_same(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     return types[0]
 
