@@ -28,14 +28,11 @@ from fusegen.passes.autocast import Autocast
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
-from fusegen.runtime.builder import SCRIPT_FILE, emit
+from fusegen.runtime.builder import SCRIPT, SCRIPT_FILE, emit
 from fusegen.runtime.emulator_library import LIBRARY
 from fusegen.runtime.gpu import default_architectures
-from fusegen.runtime.ninja_file import BUILD_FILE, library_name
+from fusegen.runtime.ninja_file import BUILD_FILE, built_names, library_name
 from fusegen.runtime.request import BuildRequest, Target, namespace_of
-
-# What ends the name of an operator's binding.
-BINDING = "_binding.cpp"
 
 
 def write_folder(
@@ -60,7 +57,8 @@ def write_folder(
     the user's own in the way, ToolchainError and BuildError.
     """
     with _in_words(out):
-        _refuse_others_files(chosen, out)
+        _refuse_others_files(chosen, target, out)
+        before = built_names(out)
     if target is Target.CUDA:
         chips = tuple(dict.fromkeys(architectures)) or default_architectures()
     elif architectures:
@@ -92,7 +90,7 @@ def write_folder(
                 (out / library_name(request)).unlink(missing_ok=True)
         else:
             build_into(requests, out)
-        _remove_others(requests, target, out)
+        _remove_others(before, requests, target, out)
         (out / f"{chosen.stem}.py").write_text(module, encoding="utf-8")
         (out / "plan.json").write_text(_plan_json(chosen, variants), encoding="utf-8")
 
@@ -140,28 +138,39 @@ def _in_words(out: Path) -> Iterator[None]:
         ) from error
 
 
-def _refuse_others_files(chosen: Specialisation, out: Path) -> None:
+def _refuse_others_files(chosen: Specialisation, target: Target, out: Path) -> None:
     """A folder has one build file and one plan: those of one model. Nor is a module of the user's
-    own written over, which may well have the model's name."""
+    own written over, which may well have the model's name, nor a script."""
     module, mend = out / f"{chosen.stem}.py", f"name a folder for {chosen.name} of its own with -o"
     has_module = (out / "plan.json").exists() and (out / BUILD_FILE).exists()
     if has_module and not module.exists():
         raise FusegenError(f"the folder '{out}' holds another model's module", mend)
     if module.is_file() and GENERATED not in module.read_text(encoding="utf-8", errors="replace"):
         raise FusegenError(f"'{module}' was not written by fusegen, and stays as it is", mend)
+    script = out / SCRIPT_FILE
+    if target is Target.CUDA and script.exists() and not _is_own_script(script):
+        raise FusegenError(f"'{script}' was not written by fusegen, and stays as it is", mend)
 
 
-def _remove_others(requests: Sequence[BuildRequest], target: Target, out: Path) -> None:
-    """Remove the operators that an earlier compilation wrote into the folder and this one has not:
-    no build file and no module names them any more."""
+def _is_own_script(script: Path) -> bool:
+    return script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT
+
+
+def _remove_others(
+    before: Sequence[str], requests: Sequence[BuildRequest], target: Target, out: Path
+) -> None:
+    """Remove the operators that an earlier compilation wrote into the folder, by the names that it
+    built `before`, and this one has not: no build file and no module names them any more."""
     ours = {request.name for request in requests}
-    for binding in out.glob(f"*{BINDING}"):
-        name = binding.name.removesuffix(BINDING)
-        text = binding.read_text(encoding="utf-8", errors="replace")
-        if name not in ours and GENERATED in text:
-            for end in (BINDING, ".cu", ".so"):
+    for name in before:
+        if name not in ours:
+            for end in ("_binding.cpp", ".cu", ".so"):
                 (out / f"{name}{end}").unlink(missing_ok=True)
-    (out / (LIBRARY if target is Target.CUDA else SCRIPT_FILE)).unlink(missing_ok=True)
+    script = out / SCRIPT_FILE
+    if target is Target.CUDA and before:
+        (out / LIBRARY).unlink(missing_ok=True)
+    elif target is Target.EMULATE and _is_own_script(script):
+        script.unlink()
 
 
 def _libraries(

@@ -6,6 +6,7 @@ kept in a repository. `toolchain.ninja` names this machine's compilers and torch
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -51,6 +52,13 @@ def build_file(requests: Sequence[BuildRequest]) -> str:
         f"default {libraries}",
     ]
     return "\n".join(parts) + "\n"
+
+
+def built_names(folder: Path) -> tuple[str, ...]:
+    """The modules that the folder's build file builds, by their names; none without one of ours."""
+    file = folder / BUILD_FILE
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return tuple(re.findall(r"^build (\w+)\.so: link ", text, re.MULTILINE))
 
 
 def _module(request: BuildRequest) -> str:

@@ -226,27 +226,53 @@ def overflows(
         # An infinity times the zeros of a margin is NaN, or is left out.
         lost |= value.isinf()
         if _is_convolution(operation):
-            lost |= value.isnan() & ~_sums_with_nan(value, operands, of)
+            lost |= value.isnan() & ~_is_nan_by_elements(operation, operands, of)
         return lost
     return None
 
 
-def _sums_with_nan(
-    value: Tensor, operands: Sequence[Tensor], of: Callable[[Sequence[Tensor]], Tensor]
+def _is_nan_by_elements(
+    operation: LibraryCall, operands: Sequence[Tensor], of: Callable[[Sequence[Tensor]], Tensor]
 ) -> Tensor:
-    """Which elements of a convolution have a NaN times an element of the other operand, not times
-    the zeros of a margin alone."""
-    found = torch.zeros_like(value, dtype=torch.bool)
-    for i, operand in enumerate(operands):
-        is_nan = operand.isnan()
-        if is_nan.any():
-            others = [torch.ones_like(other) for other in operands]
-            counts = [
-                of([*others[:i], part, *others[i + 1 :]])
-                for part in (is_nan.double(), torch.zeros_like(operand))
-            ]
-            found |= counts[0] > counts[1]
-    return found
+    """Which elements of a convolution are NaN whatever is made of the zeros of a margin: as one of
+    their products is, or products are infinities of both signs."""
+    # An input's gradient depends on that input's shape alone, and a weight's on the weight's.
+    pair = (0, 2) if operation.name == "convolution_input_gradient" else (0, 1)
+    bias = operands[2] if operation.name == "convolution" and len(operands) > 2 else None
+    left, right = (operands[i] for i in pair)
+    every = torch.ones_like(left), torch.ones_like(right)
+
+    def any_of(*products: tuple[Tensor, Tensor], added: Tensor | None = None) -> Tensor:
+        """Where some of the products' factors meet, or something is added."""
+        count = None
+        for first, second in products:
+            given = [torch.zeros_like(operand) for operand in operands]
+            given[pair[0]], given[pair[1]] = first.double(), second.double()
+            if bias is not None and added is not None:
+                given[2] = added.double()
+            found = of(given)
+            count = found if count is None else count + found
+        assert count is not None
+        return count > 0
+
+    def infinite(sign: int) -> Tensor:
+        """Where a product is an infinity of that sign."""
+        return any_of(
+            (left == math.inf, right * sign > 0),
+            (left == -math.inf, right * sign < 0),
+            (left > 0, right == sign * math.inf),
+            (left < 0, right == -sign * math.inf),
+            added=None if bias is None else bias == sign * math.inf,
+        )
+
+    is_nan = any_of(
+        (left.isnan(), every[1]),
+        (every[0], right.isnan()),
+        (left.isinf(), right == 0),
+        (left == 0, right.isinf()),
+        added=None if bias is None else bias.isnan(),
+    )
+    return is_nan | (infinite(1) & infinite(-1))
 
 
 def _leaves_range(node: Node, operand: Tensor) -> Tensor:

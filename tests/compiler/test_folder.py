@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_what_an_earlier_compilation_wrote_goes(model: Path, tmp_path: Path) -> 
         *("scale.py", "plan.json", "build.ninja", "include", "scale_float64.so"),
         *("notes.txt", "my_binding.cpp", "my.cu"),
     }
+
+
+def test_what_is_the_users_stays(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fusegen.compile(model, out, target="emulate", emit_only=True)
+    for end in (".cu", "_binding.cpp"):  # a copy that was edited
+        shutil.copy(out / f"scale_float32{end}", out / f"mine{end}")
+    (out / "build.sh").write_text("echo mine")
+    fusegen.compile(model, out, target="emulate", dtypes=("float16",), emit_only=True)
+    assert files_in(out) >= {"mine.cu", "mine_binding.cpp", "scale_float16.cu", "build.sh"}
+    assert "scale_float32.cu" not in files_in(out)
+    with pytest.raises(FusegenError, match=r"build\.sh' was not written by fusegen"):
+        fusegen.compile(model, out, emit_only=True)
+    assert (out / "build.sh").read_text() == "echo mine"
 
 
 def test_plan(model: Path, tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ def test_what_the_zeros_of_a_margin_are_multiplied_with_may_be_left_out() -> Non
     assert without_nan[:, 0].tolist() == [[False] * 3, [True] * 3, *[[False] * 3] * 3]
 
 
+def test_a_nan_that_infinities_make_is_one_whatever_becomes_of_margins() -> None:
+    x, weight, bias = value("x", "n", 1, 3), value("w", 1, 1, 3), value("b", 1)
+    values = torch.ones(5, 1, 3)
+    values[0, 0, 0], values[1, 0, 0] = math.inf, -math.inf
+    values[2] = torch.tensor([math.inf, -math.inf, 1.0])
+    weights, biases = torch.tensor([[[0.0, 2.0, 1.0]]]), torch.tensor([math.inf])
+    operations = graph([x, weight, bias], apply("conv1d", x, weight, bias))
+    eager = F.conv1d(values, weights, biases)
+    assert eager.flatten().isnan().tolist() == [True, True, True, False, False]
+    given = [values, weights, biases]
+    (limit,) = bounds(operations, given, [eager], SIZES, Precision(), SECOND_LOOK)
+    assert not limit.violations(eager).any()
+    assert limit.violations(torch.zeros_like(eager))[:3].all()
+
+
 def test_integers_are_exact() -> None:
     x = torch.tensor([[1.0, 3.0, 3.0]]).expand(5, 3)
     node = value("x", "n", 3)
