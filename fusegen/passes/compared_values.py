@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops import build
-from fusegen.ops.pointwise.arithmetic import SUB
-from fusegen.ops.pointwise.casting import AS_STORED, WIDEN, widens
+from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, SUB
+from fusegen.ops.pointwise.casting import AS_STORED, widens
 from fusegen.ops.pointwise.logic import EQ, GE, GT, LE, LT, NE
 from fusegen.ops.record import (
     Concatenation,
@@ -23,20 +23,21 @@ from fusegen.ops.record import (
 from fusegen.passes.rewrite import with_roots
 
 COMPARISONS = (EQ, NE, LT, LE, GT, GE)
+DISTANCES = (SUB, ADD, DIVIDE)
 EXTREMES = (Monoid.MAXIMUM, Monoid.MINIMUM)
 COMPUTED = (Pointwise, Reduction, Product, LibraryCall)
 
 
 def hold_compared_values(graph: Graph) -> Graph:
     """Take a value as it is stored wherever a comparison has something selected from it on both
-    sides, as `p >= amax(p, dim)` has `p`: then whoever uses it sees the same number, and some
-    element of each row is its greatest.
+    sides, an extreme on one, as `p >= amax(p, dim)` has `p`: then whoever uses it sees the same
+    number, and some element of each row is its greatest.
 
     A kernel would else find the greatest of the values in its registers, store it rounded, and
     another one compare that with values which it computes again and does not round.
     """
     order = topological(graph.roots)
-    held = _on_both_sides(order, COMPARISONS, _selects)
+    held = _on_both_sides(order, COMPARISONS)
     done: dict[Node, Node] = {}
     for node in order:
         operands = tuple(done[operand] for operand in node.operands)
@@ -46,42 +47,49 @@ def hold_compared_values(graph: Graph) -> Graph:
 
 
 def values_of_distances(order: Iterable[Node]) -> set[Node]:
-    """The values of 16 bits whose distance from what is selected from them is computed, as that
-    of `p` is in `amax(p, dim) - p`: where its sign counts, as for a square root, a kernel that
-    reads a rounded extreme has to see the values rounded, too."""
-    found = _on_both_sides(order, (SUB,), _selects_in_its_type)
+    """The values of 16 bits that meet an extreme of themselves in a sum, a difference or a
+    quotient, as `p` does in `amax(p, dim) - p`: where a distance's sign counts, as for a square
+    root, a kernel that reads a rounded extreme has to see the values rounded, too."""
+    found = _on_both_sides(order, DISTANCES, lambda node, value: node.dtype is value.dtype)
     return {value for value in found if value.dtype.compute is not value.dtype}
 
 
 def _on_both_sides(
-    order: Iterable[Node], operations: Sequence[Pointwise], selects: Callable[[Node], bool]
+    order: Iterable[Node],
+    operations: Sequence[Pointwise],
+    counts: Callable[[Node, Node], bool] = lambda extreme, value: True,
 ) -> set[Node]:
-    """The values that both operands of some of the operations are selected from, if kernels may
-    see different numbers for them."""
-    sources: dict[Node, frozenset[Node]] = {}
+    """The values that both operands of some of the operations are selected from, one of them as an
+    extreme that `counts` for the value, if kernels may see different numbers for them."""
+    # Whether there is such an extreme on the way from each value.
+    sources: dict[Node, dict[Node, bool]] = {}
     found: set[Node] = set()
     for node in order:
         below = [sources[operand] for operand in node.operands]
         if node.operation in operations:
-            found |= below[0] & below[1]
-        is_leaf = not selects(node)
-        sources[node] = frozenset({node}) if is_leaf else frozenset[Node]().union(*below)
+            left, right = below
+            found |= {value for value in left if value in right and (left[value] or right[value])}
+        if not _selects(node):
+            sources[node] = {node: False}
+            continue
+        sources[node] = {}
+        for values in below:
+            for value, is_extreme in values.items():
+                here = _is_extreme(node) and counts(node, value)
+                sources[node][value] = sources[node].get(value, False) or is_extreme or here
     return {value for value in found if _may_differ(value)}
 
 
 def _selects(node: Node) -> bool:
     """Whether the elements are those of operands, or what no rounding makes of them."""
-    return _selects_in_its_type(node) or node.operation is WIDEN or widens(node)
-
-
-def _selects_in_its_type(node: Node) -> bool:
-    """The same, for operations that leave the type as it is."""
     operation = node.operation
     if isinstance(operation, Pointwise):
-        return operation.exact and operation is not WIDEN
-    if isinstance(operation, Reduction):
-        return operation.monoid in EXTREMES
-    return isinstance(operation, (View, Reshape, Concatenation))
+        return operation.exact or widens(node)
+    return _is_extreme(node) or isinstance(operation, (View, Reshape, Concatenation))
+
+
+def _is_extreme(node: Node) -> bool:
+    return isinstance(node.operation, Reduction) and node.operation.monoid in EXTREMES
 
 
 def _may_differ(value: Node) -> bool:

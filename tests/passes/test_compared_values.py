@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -54,6 +56,7 @@ def test_only_what_both_sides_have_is_held() -> None:
         apply("ge", u, apply("mean", u, **row)),
         apply("ge", x, apply("amax", x, **row)),  # stands in memory
         apply("gt", apply("relu", u), 0),
+        apply("ne", u, u),
     )
     model = pipeline.run(graph([x, y], *others))
     assert hold_compared_values(model) is model and not held(model)
@@ -64,17 +67,41 @@ def test_no_kernel_computes_it_again() -> None:
     assert len(held(model)) == 1
 
 
+def widened(x: Node) -> Node:
+    return apply("to", x, dtype=DType.FLOAT32)
+
+
+DISTANCES: dict[str, Callable[[Node, Node], Node]] = {
+    "difference": lambda p, most: apply("sub", most, p),
+    "difference in float32": lambda p, most: apply("sub", widened(most), widened(p)),
+    "sum": lambda p, most: apply("add", apply("neg", p), most),
+    "quotient": lambda p, most: apply("sub", 1, apply("div", p, most)),
+}
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("dtype", [DType.BFLOAT16, DType.FLOAT16])
-def test_distances_from_the_greatest_element_are_not_negative(dtype: DType) -> None:
+def test_distances_from_the_greatest_element_are_not_negative(dtype: DType, distance: str) -> None:
     tensors = [torch.randn(n, 16).to(torch_dtype(dtype)) for n in (TOKENS, EXPERTS)]
     x, router = value("x", TOKENS, 16, dtype=dtype), value("router", EXPERTS, 16, dtype=dtype)
     probs = apply("softmax", linear(x, router), dim=-1)
-    distances = apply("sqrt", apply("sub", apply("amax", probs, dim=1, keepdim=True), probs))
+    most = apply("amax", probs, dim=1, keepdim=True)
+    distances = apply("sqrt", DISTANCES[distance](probs, most))
     both = [apply("sum", distances, dim=dim) for dim in (0, 1)]
     columns, rows = run(graph([x, router], *both), tensors)
     assert columns.isfinite().all() and rows.isfinite().all()
     difference = (columns.double().sum() - rows.double().sum()).abs() / rows.double().sum()
     assert difference < torch.finfo(torch_dtype(dtype)).eps
+
+
+def test_neighbours_may_be_computed_twice() -> None:
+    x = value("x", 64, 64, dtype=DType.BFLOAT16)
+    u = apply("tanh", x)
+    left, right = (apply("narrow", u, dim=1, start=start, length=63) for start in (0, 1))
+    steps = apply("sub", right, left)
+    sums = [apply("sum", each, dim=dim) for dim, each in enumerate((steps, apply("square", steps)))]
+    names = [n.operation.name for n in topological(arranged(pipeline.run(graph([x], *sums))).roots)]
+    assert names.count("tanh") > 1
 
 
 def test_what_a_softmax_takes_its_greatest_element_from_is_copied() -> None:
