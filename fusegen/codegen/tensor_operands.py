@@ -30,15 +30,23 @@ class RunsText:
 
 
 @dataclass(frozen=True)
+class PlaceText:
+    """A coordinate of a tile's matrix, which the kernel computes once for the tile as `name`."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class OperandText:
     """An operand's tile in each stage, and the tensor map that describes where it comes from.
 
     The tile begins `start` elements into the stage and has `tile_lines` lines along K, of which the
     kernel's variable `first_line` is the first. The map describes `pointer` to matrices of which
-    `batch` has the coordinates of the one that the kernel reads, one at least: `sizes` and
-    `strides`, in elements, from the innermost dim on, and `box`, what a copy brings; with
-    `rest_box` there is a second map for the last tile's copies, which bring fewer lines.
-    `conditions` are those under which it is right.
+    `batch` has the coordinates of the one that the kernel reads, one at least, some of them among
+    `places`: `sizes` and `strides`, in elements, from the innermost dim on, and `box`, what a copy
+    brings; with `rest_box` there is a second map for the last tile's copies, which bring fewer
+    lines. `conditions` are those under which it is right.
 
     Where neighbours in memory are neighbouring lines (`is_line_major`), the tile comes in chunks of
     `box[0]` lines. Where `exchanged` is given, a multiple of 8, the map has five dims, and the tile
@@ -57,6 +65,7 @@ class OperandText:
     box: tuple[int, ...]
     rest_box: tuple[int | str, ...] | None
     batch: tuple[str, ...]
+    places: tuple[PlaceText, ...]
     is_line_major: bool
     exchanged: int
     runs: RunsText | None
@@ -152,6 +161,12 @@ def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText
         sizes = (*sizes, *(dim.count for dim in batches))
         tile_strides = (*tile_strides, *(dim.stride for dim in batches))
         box = (*box, *(1 for _ in batches))
+    coordinates = [kernel.text(dim.index) for dim in batches]
+    places = {
+        text: PlaceText(kernel.names.fresh(f"{side.name}_batch_{i}"), text)
+        for i, text in enumerate(coordinates)
+        if batches[i].index.divisions()
+    }
     return OperandText(
         side.name,
         "Tf32" if view.buffer.dtype is DType.FLOAT32 else storage_type(view.buffer.dtype),
@@ -163,7 +178,8 @@ def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText
         tuple(scope.text(stride) for stride in tile_strides),
         box,
         (box[0], side.rest_lines, *box[2:]) if side.rest_lines else None,
-        tuple(kernel.text(dim.index) for dim in batches),
+        tuple(places[text].name if text in places else text for text in coordinates),
+        tuple(places.values()),
         view.major is Major.LINE,
         LANES * side.neighbours if is_exchanged else 0,
         _runs(runs, view, scope) if view.runs else None,

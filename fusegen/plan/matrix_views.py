@@ -13,6 +13,9 @@ from fusegen.plan.expressions import Load
 from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
 from fusegen.plan.kernels.product import ProductAxes
 
+# Of the five dims that a tensor map knows, beside those of a matrix.
+MOST_BATCH_DIMS = 3
+
 
 def operand_views(
     left: Load, right: Load, axes: ProductAxes
@@ -25,8 +28,17 @@ def operand_views(
 
 def _matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
     """The load as a matrix, or None where its address is not linear in dims of batches, line and
-    depth or has neighbours in neither line nor depth."""
-    axes = _Axes(batch.alone, line.alone, depth.alone)
+    depth or has neighbours in neither line nor depth. Dims of batches that are more than a few must
+    be one for all."""
+    for are_apart in (True, False):
+        axes = _Axes(batch.alone, line.alone, depth.alone, are_apart)
+        view = _view_along(axes, load)
+        if view is not None and len(view.batches) <= MOST_BATCH_DIMS:
+            return view
+    return None
+
+
+def _view_along(axes: _Axes, load: Load) -> MatrixView | None:
     packed = axes.linear(load.offset)
     if packed is None:
         return None
@@ -93,11 +105,12 @@ class _Linear:
 @dataclass(frozen=True)
 class _Axes:
     """The loop variables of an operand; quotients and remainders of the batch may have strides of
-    their own."""
+    their own where batches `are_apart`."""
 
     batch: Symbol
     line: Symbol
     depth: Symbol
+    are_apart: bool
 
     def linear(self, value: Integer) -> _Linear | None:
         """The value as a sum of multiples of each axis, if it is one."""
@@ -115,6 +128,8 @@ class _Axes:
         return _Linear(rest, batches, line, depth)
 
     def _batch_atoms(self, value: Integer) -> tuple[Atom, ...]:
+        if not self.are_apart:
+            return (self.batch,) if self.batch in value.symbols() else ()
         atoms = dict.fromkeys(atom for monomial, _ in value.terms for atom in monomial)
         return tuple(atom for atom in atoms if self.batch in Integer.of_atom(atom).symbols())
 

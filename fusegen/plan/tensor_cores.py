@@ -34,8 +34,6 @@ WIDE = max(STAGES)
 PARTS = {256: (2,), 192: (2,), 128: (2, 4), 64: (2, 4), 32: ()}
 # The copy brings so many neighbouring columns at once, where they are neighbours.
 CHUNK_COLUMNS = 64
-# Of the five dims that a copy knows, beside those of a matrix.
-COPIED_BATCH_DIMS = 3
 # The result's columns lie in the accumulators in blocks of 8, of which each of 4 lanes holds two
 # neighbours, stored with one access: a result with an odd number of columns has none.
 BLOCK_COLUMNS = 8
@@ -70,7 +68,7 @@ def tensor_cores(
     if left.dtype not in TENSOR_DTYPES and not as_tf32:
         return None
     views = operand_views(left, right, axes)
-    if views is None or any(len(view.batches) > COPIED_BATCH_DIMS for view in views):
+    if views is None:
         return None
     if as_tf32 and any(view.major is not Major.DEPTH for view in views):
         return None  # wgmma reads no other TF32 operands

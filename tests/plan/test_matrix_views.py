@@ -86,7 +86,11 @@ def test_a_copy_knows_five_dims() -> None:
     x, y = half("x", 2, 3, "b", 5, "t", 16), half("y", 16, 32)
     assert cores(x, y, [x, y]) is not None  # all dims but the last are rows of one matrix
     z = half("z", 2, 3, "b", 5, 16, 32)
-    assert cores(x, z, [x, z]) is None
+    form = cores(x, z, [x, z])
+    assert form is not None and len(form.left.batches) == len(form.right.batches) == 1
+    assert form.right.runs == (4, 5, 6)  # which must lie as one dim does
+    heads = transposed(half("h", 2, 3, "b", "t", 5, 16), 3, 4)
+    assert cores(heads, z, [heads.operands[0], z]) is None
 
 
 def test_dims_that_make_up_the_rows_form_a_run() -> None:
