@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
+from keyword import iskeyword
 from types import ModuleType
 from typing import Any, cast
 
@@ -98,7 +99,8 @@ class ModelClass(type):
         parameters: list[Parameter] = []
         defaults = False
         late = False  # one without a default behind one with: Python has only keywords for it
-        for name, text in cls.__open__.arguments.items():
+        named = cls.__open__.arguments.items()
+        for name, text in ((n, t) for n, t in named if n not in FACTORY and not iskeyword(n)):
             defaults |= text is not None
             late |= text is None and defaults
             default = Parameter.empty if text is None else _default(text)

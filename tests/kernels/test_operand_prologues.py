@@ -16,7 +16,15 @@ from fusegen.plan.kernels.product import ProductPlan
 from fusegen.runtime.loader import emulator_runtime
 from tests.emulated import Kernels, Size, apply, graph, link, planned
 from tests.kernels.families import add, gelu, group_norm, mul
-from tests.kernels.test_operand_layouts import check, half, matmul, normal, padded, transposed
+from tests.kernels.test_operand_layouts import (
+    check,
+    half,
+    heads,
+    matmul,
+    normal,
+    padded,
+    transposed,
+)
 from tests.kernels.test_tile_widths import on_tiles
 
 SIZES = {"m": 131, "b": 3}
@@ -66,6 +74,10 @@ PREPARED: dict[str, tuple[Shapes, Body]] = {
     "batches": (
         (("b", 40, 24), ("b", 24, 48), ("b", 1, 24)),
         lambda x, y, scale: matmul(relu(mul(x, scale)), y),
+    ),
+    "heads": (
+        (("b", 40, 72), ("b", 136, 72)),
+        lambda q, k: matmul(relu(heads(q, 3)), transposed(heads(k, 3))),
     ),
     "groups": (
         (("m", 64), (64, 64)),

@@ -57,6 +57,12 @@ CASES = {
         {"b": 2, "m": 19, "n": 8, "k": 40},
         HINTS,
     ),
+    "heads within lines": Case(
+        (("b", 3, "m", "k"), ("b", "k", 3, "n")),
+        lambda p, v: apply("matmul", p, apply("transpose", v, dim0=1, dim1=2)),
+        {"b": 2, "m": 19, "n": 8, "k": 40},
+        HINTS,
+    ),
     "a matrix for all batches": Case(
         (("b", "m", "k"), ("n", "k")), linear, {"b": 2, "m": 19, "n": 6, "k": 37}, HINTS
     ),
