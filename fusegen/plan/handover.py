@@ -68,7 +68,7 @@ def widening_handed_over(
     """The groups after `takers` widen what `keeper` stores by themselves, where that is a value of
     its own: `widened` is its result, in a type of more bytes than it was made in."""
     sources = producers[widened]
-    if not set(sources) <= {*keeper.nodes}:
+    if not sources or not set(sources) <= {*keeper.nodes}:
         return None
     is_used = any(widened in producers[node] for node in keeper.nodes)
     others = {result for result in keeper.results if result is not widened} | {*sources}

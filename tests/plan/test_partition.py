@@ -255,6 +255,12 @@ def test_what_rows_read_of_a_product_is_stored_as_narrow_as_it_is(
     assert [buffer.dtype for buffer in plan.workspaces] == [dtype]
 
 
+def test_what_widens_an_argument_for_others_stays_a_kernel() -> None:
+    x, w = value("x", "m", 64, dtype=DType.FLOAT32), value("w", 32, 64, dtype=DType.FLOAT64)
+    plan = planned(graph([x, w], linear(apply("to", x, dtype=DType.FLOAT64), w)))
+    assert [type(step) for step in plan.steps] == [ElementwisePlan, ProductPlan]
+
+
 def test_two_norms_over_different_dims_are_two_kernels() -> None:
     x = value("x", "n", 8192)
     plan = planned(graph([x], softmax(softmax(x, 1), 0)))
