@@ -29,6 +29,7 @@ from fusegen.ops.record import (
     View,
 )
 from fusegen.runtime.tensors import torch_dtype
+from fusegen.testing import convolutions
 
 # A function of the device's mathematics library errs by about two units in the last place, which
 # are four unit roundoffs (CUDA C++ Programming Guide, mathematical functions).
@@ -124,10 +125,10 @@ def rounding_error(
         magnitudes = of([_finite(operand) for operand in operands])
         if isinstance(operation, Product):
             relative = _walk(node, operands[0].shape[-1], precision.product)
-        elif _is_convolution(operation):
-            terms = _terms_of_convolution(operation, operands)
+        elif convolutions.is_convolution(operation):
+            terms = convolutions.terms_of(operation, operands)
             relative = _walk(node, terms, precision.convolution)
-            relative += unit(node.dtype) * math.sqrt(_partial_sums(node, operands))
+            relative += unit(node.dtype) * math.sqrt(convolutions.partial_sums(node, operands))
             if not precision.unbounded:
                 # The library's takes subnormal numbers for zero, in torch 2.11.
                 times = max([1.0, *(float(_finite(o).max()) for o in operands if o.numel())])
@@ -154,31 +155,6 @@ def _of_storing(value: Tensor, dtype: DType) -> Tensor:
     """What rounding to a narrower type changes, of what that can represent."""
     off = (value.to(torch_dtype(dtype)).double() - value).abs()
     return torch.where(off.isfinite(), off, 0.0)
-
-
-def _terms_of_convolution(operation: LibraryCall, operands: Sequence[Tensor]) -> int:
-    """How many products an element is the sum of, at most; the operands are (input, weight), or
-    (gradient, input, weight) of a gradient."""
-    if operation.name == "convolution_weight_gradient":
-        return operands[0][:, 0].numel()
-    weight = operands[2] if operation.name == "convolution_input_gradient" else operands[1]
-    return max(weight[0].numel(), weight[:, 0].numel())
-
-
-def _is_convolution(operation: LibraryCall) -> bool:
-    return operation.name.startswith("convolution")
-
-
-def _partial_sums(node: Node, operands: Sequence[Tensor]) -> int:
-    """How many parts of a convolution's element the library may add up in the result's own type, as
-    it does on the CPU: a weight's gradient image by image, and one window's elements where they are
-    scattered."""
-    name = node.operation.name
-    if name == "convolution_weight_gradient":
-        return len(operands[0])
-    is_gradient = name == "convolution_input_gradient"
-    is_scattered = node.attributes.flag("transposed") is not is_gradient
-    return operands[2 if is_gradient else 1][0, 0].numel() if is_scattered else 0
 
 
 def _finite(operand: Tensor) -> Tensor:
@@ -220,59 +196,15 @@ def overflows(
         magnitudes = of([_finite(operand) for operand in operands])
         if isinstance(operation, Product):
             return magnitudes > greatest
-        if _is_convolution(operation) and _partial_sums(node, operands):
+        if convolutions.is_convolution(operation) and convolutions.partial_sums(node, operands):
             greatest = torch.finfo(torch_dtype(node.dtype)).max
         lost = magnitudes > greatest
         # An infinity times the zeros of a margin is NaN, or is left out.
         lost |= value.isinf()
-        if _is_convolution(operation):
-            lost |= value.isnan() & ~_is_nan_by_elements(operation, operands, of)
+        if convolutions.is_convolution(operation):
+            lost |= value.isnan() & ~convolutions.is_nan_by_elements(operation, operands, of)
         return lost
     return None
-
-
-def _is_nan_by_elements(
-    operation: LibraryCall, operands: Sequence[Tensor], of: Callable[[Sequence[Tensor]], Tensor]
-) -> Tensor:
-    """Which elements of a convolution are NaN whatever is made of the zeros of a margin: as one of
-    their products is, or products are infinities of both signs."""
-    # An input's gradient depends on that input's shape alone, and a weight's on the weight's.
-    pair = (0, 2) if operation.name == "convolution_input_gradient" else (0, 1)
-    bias = operands[2] if operation.name == "convolution" and len(operands) > 2 else None
-    left, right = (operands[i] for i in pair)
-    every = torch.ones_like(left), torch.ones_like(right)
-
-    def any_of(*products: tuple[Tensor, Tensor], added: Tensor | None = None) -> Tensor:
-        """Where some of the products' factors meet, or something is added."""
-        count = None
-        for first, second in products:
-            given = [torch.zeros_like(operand) for operand in operands]
-            given[pair[0]], given[pair[1]] = first.double(), second.double()
-            if bias is not None and added is not None:
-                given[2] = added.double()
-            found = of(given)
-            count = found if count is None else count + found
-        assert count is not None
-        return count > 0
-
-    def infinite(sign: int) -> Tensor:
-        """Where a product is an infinity of that sign."""
-        return any_of(
-            (left == math.inf, right * sign > 0),
-            (left == -math.inf, right * sign < 0),
-            (left > 0, right == sign * math.inf),
-            (left < 0, right == -sign * math.inf),
-            added=None if bias is None else bias == sign * math.inf,
-        )
-
-    is_nan = any_of(
-        (left.isnan(), every[1]),
-        (every[0], right.isnan()),
-        (left.isinf(), right == 0),
-        (left == 0, right.isinf()),
-        added=None if bias is None else bias.isnan(),
-    )
-    return is_nan | (infinite(1) & infinite(-1))
 
 
 def _leaves_range(node: Node, operand: Tensor) -> Tensor:
