@@ -1,4 +1,4 @@
-"""What is compared with a selection from itself is one value for both sides."""
+"""What is compared with an extreme of itself, or measured by it, is one value for both sides."""
 
 from __future__ import annotations
 
