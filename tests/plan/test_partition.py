@@ -62,7 +62,7 @@ def split_workspaces(step: ProductPlan) -> tuple[Buffer, ...]:
         (32769, ["CLUSTER", "BLOCK"]),
         (262144, ["CLUSTER", "BLOCK"]),
         (262145, ["BLOCK"]),
-        ("m", ["WARP", "BLOCK", "CLUSTER", "BLOCK"]),
+        ("m", ["WARP", "PART", "BLOCK", "CLUSTER", "BLOCK"]),
     ],
 )
 def test_a_row_is_kept_by_as_few_threads_as_have_the_registers(

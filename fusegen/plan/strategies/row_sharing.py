@@ -73,6 +73,8 @@ def sharings(layout: Layout, most: int) -> Iterator[Sharing]:
         needed = power_of_two(-(-layout.columns // most))
         lanes = min(max(layout.lanes, needed), WARP) if layout.is_fixed else WARP
         yield Sharing(RowMapping.WARP, lanes, BLOCK_THREADS, most)
+    if not layout.is_fixed:
+        yield _by_warps(LEAST_WARPS * WARP, most)
     for threads in _block_sizes(layout, most // layout.vector):
         yield _by_block(threads, most)
     for blocks in (2, 4, WIDEST_CLUSTER):

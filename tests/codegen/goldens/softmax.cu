@@ -104,26 +104,30 @@ __global__ void __launch_bounds__(256, 4) softmax_warp_kernel(
 
 // softmax: softmax.
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
-// This form is for rows of at most 8192 columns.
+// This form is for rows of at most 2048 columns.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(256, 4) softmax_block_kernel(
+__global__ void __launch_bounds__(256, 4) softmax_part_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
     wait_for_earlier_kernels();
-    constexpr int lanes = 256;  // threads that share a row
+    constexpr int lanes = 64;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
     const int64_t columns = width;
-    const int lane = threadIdx.x;
+    const int lane = threadIdx.x % lanes;
+    const int row_in_block = threadIdx.x / lanes;
     int turn = 0;  // which of two arrays the next exchange between warps uses
     const int64_t block = blockIdx.x;
     const int64_t blocks = gridDim.x;
-    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
-        const int64_t row = first_row;
-        const int64_t row_end = columns;
+    for (int64_t first_row = block * 4; first_row < rows; first_row += blocks * 4) {
+        // Threads beyond the last row stand on it without columns: all take part in exchanges.
+        const int64_t own_row = first_row + row_in_block;
+        const bool is_active = own_row < rows;
+        const int64_t row = is_active ? own_row : rows - 1;
+        const int64_t row_end = is_active ? columns : 0;
         Vector<float, vector> cache_0_2[steps];  // what one phase keeps for the next
         // Phase 1 of 3.
         auto amax_state_2 = Maximum<float>::identity();
@@ -151,7 +155,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
                 cache_0_2[step][element] = x_value_2;
             }
         }
-        amax_state_2 = reduce_block<256>(amax_state_2, turn);
+        amax_state_2 = reduce_part<64, 256>(amax_state_2, turn);
         const float amax_2 = convert<float>(amax_state_2.result());
         // Phase 2 of 3.
         auto sum_state_2 = Sum<float>::identity();
@@ -171,7 +175,7 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
                 cache_0_2[step][element] = exp_2;
             }
         }
-        sum_state_2 = reduce_block<256>(sum_state_2, turn);
+        sum_state_2 = reduce_part<64, 256>(sum_state_2, turn);
         const float sum_2 = convert<float>(sum_state_2.result());
         // Phase 3 of 3.
         const Divisor sum_divisor_2(sum_2);
@@ -194,25 +198,23 @@ __global__ void __launch_bounds__(256, 4) softmax_block_kernel(
 
 // softmax: softmax.
 // 3 passes over each row, a part of a warp a row; read once and kept in registers.
-// This form is for rows of at most 131072 columns.
+// This form is for rows of at most 8192 columns.
 template <int vector, bool packed>
-__global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
+__global__ void __launch_bounds__(256, 4) softmax_block_kernel(
     const float* __restrict__ x,
     Strides<2> x_strides,
     float* __restrict__ y,
     int64_t batch,
     int64_t width) {
     wait_for_earlier_kernels();
-#if FUSEGEN_HAS_CLUSTERS
-    constexpr int lanes = 4096;  // threads that share a row
+    constexpr int lanes = 256;  // threads that share a row
     constexpr int steps = 32 / vector;  // vectors that a thread takes together
     const int64_t rows = batch;
     const int64_t columns = width;
-    const int lane = cluster_rank() * 512 + threadIdx.x;
-    const int64_t block = blockIdx.x / 8;
-    const int64_t blocks = gridDim.x / 8;
-    FUSEGEN_SHARED(std::uint64_t, barriers, 2);
-    ClusterExchange exchange(barriers);
+    const int lane = threadIdx.x;
+    int turn = 0;  // which of two arrays the next exchange between warps uses
+    const int64_t block = blockIdx.x;
+    const int64_t blocks = gridDim.x;
     for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
         const int64_t row = first_row;
         const int64_t row_end = columns;
@@ -243,7 +245,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
                 cache_0_3[step][element] = x_value_3;
             }
         }
-        amax_state_3 = reduce_cluster<512, 8>(amax_state_3, exchange);
+        amax_state_3 = reduce_block<256>(amax_state_3, turn);
         const float amax_3 = convert<float>(amax_state_3.result());
         // Phase 2 of 3.
         auto sum_state_3 = Sum<float>::identity();
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
                 cache_0_3[step][element] = exp_3;
             }
         }
-        sum_state_3 = reduce_cluster<512, 8>(sum_state_3, exchange);
+        sum_state_3 = reduce_block<256>(sum_state_3, turn);
         const float sum_3 = convert<float>(sum_state_3.result());
         // Phase 3 of 3.
         const Divisor sum_divisor_3(sum_3);
@@ -280,6 +282,98 @@ __global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
                 y_vector_3[element] = div_3;
             }
             store_vector(y + first_column + row * width, y_vector_3);
+        }
+    }
+}
+
+// softmax: softmax.
+// 3 passes over each row, a part of a warp a row; read once and kept in registers.
+// This form is for rows of at most 131072 columns.
+template <int vector, bool packed>
+__global__ void __launch_bounds__(512, 2) softmax_cluster_kernel(
+    const float* __restrict__ x,
+    Strides<2> x_strides,
+    float* __restrict__ y,
+    int64_t batch,
+    int64_t width) {
+    wait_for_earlier_kernels();
+#if FUSEGEN_HAS_CLUSTERS
+    constexpr int lanes = 4096;  // threads that share a row
+    constexpr int steps = 32 / vector;  // vectors that a thread takes together
+    const int64_t rows = batch;
+    const int64_t columns = width;
+    const int lane = cluster_rank() * 512 + threadIdx.x;
+    const int64_t block = blockIdx.x / 8;
+    const int64_t blocks = gridDim.x / 8;
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2);
+    ClusterExchange exchange(barriers);
+    for (int64_t first_row = block * 1; first_row < rows; first_row += blocks * 1) {
+        const int64_t row = first_row;
+        const int64_t row_end = columns;
+        Vector<float, vector> cache_0_4[steps];  // what one phase keeps for the next
+        // Phase 1 of 3.
+        auto amax_state_4 = Maximum<float>::identity();
+        Vector<float, vector> x_vector_4[steps];
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            if (first_column < row_end) {
+                x_vector_4[step] = load_vector<float, vector>(x + (packed
+                    ? first_column + row * width : x_strides(row, first_column)));
+            }
+        }
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            if (first_column >= row_end) {
+                continue;
+            }
+
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const int64_t column = first_column + element;
+                const float x_value_4 = x_vector_4[step][element];
+                amax_state_4.push(x_value_4, column);
+                cache_0_4[step][element] = x_value_4;
+            }
+        }
+        amax_state_4 = reduce_cluster<512, 8>(amax_state_4, exchange);
+        const float amax_4 = convert<float>(amax_state_4.result());
+        // Phase 2 of 3.
+        auto sum_state_4 = Sum<float>::identity();
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            if (first_column >= row_end) {
+                continue;
+            }
+
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const int64_t column = first_column + element;
+                const float sub_4 = cache_0_4[step][element] - amax_4;
+                const float exp_4 = fusegen::exponential(sub_4);
+                sum_state_4.push(exp_4, column);
+                cache_0_4[step][element] = exp_4;
+            }
+        }
+        sum_state_4 = reduce_cluster<512, 8>(sum_state_4, exchange);
+        const float sum_4 = convert<float>(sum_state_4.result());
+        // Phase 3 of 3.
+        const Divisor sum_divisor_4(sum_4);
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int64_t first_column = lane * vector + step * (lanes * vector);
+            if (first_column >= row_end) {
+                continue;
+            }
+            Vector<float, vector> y_vector_4;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const float div_4 = sum_divisor_4.quotient(cache_0_4[step][element]);
+                y_vector_4[element] = div_4;
+            }
+            store_vector(y + first_column + row * width, y_vector_4);
         }
     }
 #endif
@@ -308,36 +402,7 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
         const int64_t row = first_row;
         const int64_t row_end = columns;
         // Phase 1 of 3.
-        auto amax_state_4 = Maximum<float>::identity();
-        for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
-            Vector<float, vector> x_vector_4[steps];
-#pragma unroll
-            for (int step = 0; step < steps; ++step) {
-                const int64_t first_column = chunk + step * (lanes * vector);
-                if (first_column < row_end) {
-                    x_vector_4[step] = load_vector<float, vector>(x + (packed
-                        ? first_column + row * width : x_strides(row, first_column)));
-                }
-            }
-#pragma unroll
-            for (int step = 0; step < steps; ++step) {
-                const int64_t first_column = chunk + step * (lanes * vector);
-                if (first_column >= row_end) {
-                    continue;
-                }
-
-#pragma unroll
-                for (int element = 0; element < vector; ++element) {
-                    const int64_t column = first_column + element;
-                    const float x_value_4 = x_vector_4[step][element];
-                    amax_state_4.push(x_value_4, column);
-                }
-            }
-        }
-        amax_state_4 = reduce_block<512>(amax_state_4, turn);
-        const float amax_4 = convert<float>(amax_state_4.result());
-        // Phase 2 of 3.
-        auto sum_state_4 = Sum<float>::identity();
+        auto amax_state_5 = Maximum<float>::identity();
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<float, vector> x_vector_5[steps];
 #pragma unroll
@@ -359,16 +424,14 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float x_value_5 = x_vector_5[step][element];
-                    const float sub_4 = x_value_5 - amax_4;
-                    const float exp_4 = fusegen::exponential(sub_4);
-                    sum_state_4.push(exp_4, column);
+                    amax_state_5.push(x_value_5, column);
                 }
             }
         }
-        sum_state_4 = reduce_block<512>(sum_state_4, turn);
-        const float sum_4 = convert<float>(sum_state_4.result());
-        // Phase 3 of 3.
-        const Divisor sum_divisor_4(sum_4);
+        amax_state_5 = reduce_block<512>(amax_state_5, turn);
+        const float amax_5 = convert<float>(amax_state_5.result());
+        // Phase 2 of 3.
+        auto sum_state_5 = Sum<float>::identity();
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<float, vector> x_vector_6[steps];
 #pragma unroll
@@ -385,16 +448,47 @@ __global__ void __launch_bounds__(512, 1) softmax_looping_kernel(
                 if (first_column >= row_end) {
                     continue;
                 }
-                Vector<float, vector> y_vector_4;
+
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
+                    const int64_t column = first_column + element;
                     const float x_value_6 = x_vector_6[step][element];
-                    const float sub_5 = x_value_6 - amax_4;
+                    const float sub_5 = x_value_6 - amax_5;
                     const float exp_5 = fusegen::exponential(sub_5);
-                    const float div_4 = sum_divisor_4.quotient(exp_5);
-                    y_vector_4[element] = div_4;
+                    sum_state_5.push(exp_5, column);
                 }
-                store_vector(y + first_column + row * width, y_vector_4);
+            }
+        }
+        sum_state_5 = reduce_block<512>(sum_state_5, turn);
+        const float sum_5 = convert<float>(sum_state_5.result());
+        // Phase 3 of 3.
+        const Divisor sum_divisor_5(sum_5);
+        for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
+            Vector<float, vector> x_vector_7[steps];
+#pragma unroll
+            for (int step = 0; step < steps; ++step) {
+                const int64_t first_column = chunk + step * (lanes * vector);
+                if (first_column < row_end) {
+                    x_vector_7[step] = load_vector<float, vector>(x + (packed
+                        ? first_column + row * width : x_strides(row, first_column)));
+                }
+            }
+#pragma unroll
+            for (int step = 0; step < steps; ++step) {
+                const int64_t first_column = chunk + step * (lanes * vector);
+                if (first_column >= row_end) {
+                    continue;
+                }
+                Vector<float, vector> y_vector_5;
+#pragma unroll
+                for (int element = 0; element < vector; ++element) {
+                    const float x_value_7 = x_vector_7[step][element];
+                    const float sub_6 = x_value_7 - amax_5;
+                    const float exp_6 = fusegen::exponential(sub_6);
+                    const float div_5 = sum_divisor_5.quotient(exp_6);
+                    y_vector_5[element] = div_5;
+                }
+                store_vector(y + first_column + row * width, y_vector_5);
             }
         }
     }
@@ -424,6 +518,17 @@ FUSEGEN_EXPORT int launch_softmax(
                            x, Strides<2>(x_strides), y, batch, width);
         } else {
             FUSEGEN_LAUNCH((softmax_warp_kernel<1, false>),
+                           grid, dim3(256), 0, stream,
+                           x, Strides<2>(x_strides), y, batch, width);
+        }
+    } else if (columns <= 2048) {
+        const dim3 grid = grid_of(divide_up(rows, 4));
+        if (wide) {
+            FUSEGEN_LAUNCH((softmax_part_kernel<vector, true>),
+                           grid, dim3(256), 0, stream,
+                           x, Strides<2>(x_strides), y, batch, width);
+        } else {
+            FUSEGEN_LAUNCH((softmax_part_kernel<1, false>),
                            grid, dim3(256), 0, stream,
                            x, Strides<2>(x_strides), y, batch, width);
         }
