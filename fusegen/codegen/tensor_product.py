@@ -32,7 +32,7 @@ from fusegen.plan.kernels.product_forms import (
     WaveTime,
     WgmmaForm,
 )
-from fusegen.plan.tensor_cores import LANES, PAIR
+from fusegen.plan.tensor_cores import LANES, PAIR, in_pairs
 
 # The kernel's variable that tells whether a thread's place is inside the result.
 GUARD = "is_active"
@@ -40,8 +40,10 @@ GUARD = "is_active"
 
 @dataclass(frozen=True)
 class ElementLoopText:
-    """An elementwise epilogue: statements around and inside the loop over neighbouring columns."""
+    """An elementwise epilogue: statements around and inside the loop over so many neighbouring
+    columns."""
 
+    neighbours: int
     before: tuple[str, ...]
     body: tuple[str, ...]
     after: tuple[str, ...]
@@ -71,7 +73,8 @@ class TensorProductText:
     that the number of steps along K is not known when the kernel is compiled.
 
     A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
-    if `lanes_exchange`. An epilogue over rows works on
+    if `lanes_exchange`; where there are `pairs`, this is if there are whole vectors of columns, and
+    else they do not exchange anything. An epilogue over rows works on
     `width` columns at a time, which `lanes` neighbouring threads share and of which the last may
     not be all there if it is `ragged`; `extra_slots` are the row program's slots beside the
     accumulators themselves. With `whole_columns` every tile's columns are all there.
@@ -97,6 +100,7 @@ class TensorProductText:
     run_time_depth: bool
     split: SplitText | None
     elements: ElementLoopText | None
+    pairs: ElementLoopText | None
     program: ProgramText | None
     neighbours: int
     lanes_exchange: bool
@@ -130,11 +134,12 @@ def tensor_product_text(
     """Fill the skeleton from the plan: `kernel` is the kernel's name, `scope` its own, `host` the
     launcher's."""
     epilogue, axes = plan.epilogue, plan.axes
-    elements = program = None
+    elements = pairs = program = None
     width = cores.columns
     extra: tuple[RegisterArray, ...] = ()
     if isinstance(epilogue, ElementEpilogue):
         elements = _element_loop(plan, epilogue, scope, cores)
+        pairs = _element_loop(plan, epilogue, scope, in_pairs(cores)) if cores.or_pairs else None
     else:
         extra = tuple(
             RegisterArray(scope.names.fresh(f"kept_{slot}"), compute_type(dtype))
@@ -164,6 +169,7 @@ def tensor_product_text(
         plan.axes.depths.constant is None or cores.parts > 1 or cores.shared is not None,
         split_text(plan, cores.split, host, host) if cores.split else None,
         elements,
+        pairs,
         program,
         cores.neighbours,
         cores.exchange is Exchange.BY_LANES,
@@ -213,7 +219,8 @@ def _element_loop(
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
-    return ElementLoopText(tuple(loop.before), statements.drain(), tuple(loop.after))
+    before, body, after = tuple(loop.before), statements.drain(), tuple(loop.after)
+    return ElementLoopText(neighbours, before, body, after)
 
 
 def _program(

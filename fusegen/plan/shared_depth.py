@@ -11,9 +11,9 @@ from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue
 from fusegen.plan.kernels.product import ProductAxes, Tile
-from fusegen.plan.kernels.product_forms import Exchange, SharedDepth, TileKind, WgmmaForm
+from fusegen.plan.kernels.product_forms import SharedDepth, TileKind, WgmmaForm
 from fusegen.plan.kernels.stores import Store
-from fusegen.plan.tensor_cores import PAIR, on_kind, possible_kinds
+from fusegen.plan.tensor_cores import in_pairs, on_kind, possible_kinds
 from fusegen.plan.tile_waves import LEAST_STEPS, SHARING_BLOCKS
 
 # On the shared-memory tile, about two blocks for each multiprocessor of an H100. The number is the
@@ -33,7 +33,7 @@ def shared_tiles(
     if axes.rows.constant is None:
         return None
     columns = min(MOST_COLUMNS, possible_kinds(cores, axes, None)[0].columns)
-    form = replace(on_kind(cores, TileKind(columns)), exchange=Exchange.NONE, neighbours=PAIR)
+    form = in_pairs(on_kind(cores, TileKind(columns)))
     return with_shared_depth(form, node, axes, epilogue, context)
 
 

@@ -183,10 +183,26 @@ def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
     return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
 
 
-def exchanging_results(cores: WgmmaForm, epilogue: Epilogue) -> WgmmaForm:
+def with_wide_stores(cores: WgmmaForm, epilogue: Epilogue, columns: Integer) -> WgmmaForm:
+    """The form in which an epilogue over elements stores whole vectors: of any number of columns
+    that are whole vectors, and where it is known at run time only, if they are."""
+    if not isinstance(epilogue, ElementEpilogue):
+        return cores
+    dtype = cores.left.buffer.dtype
+    if cores.exchange is Exchange.NONE and dtype in TENSOR_DTYPES:
+        neighbours = neighbours_after(Exchange.BY_LANES, dtype)
+        are_whole = columns % neighbours == ZERO
+        if are_whole or columns.constant is None:
+            cores = replace(
+                cores, exchange=Exchange.BY_LANES, neighbours=neighbours, or_pairs=not are_whole
+            )
+    return _exchanging_results(cores, epilogue)
+
+
+def _exchanging_results(cores: WgmmaForm, epilogue: ElementEpilogue) -> WgmmaForm:
     """The form in which lanes exchange results in place of sums, which are twice as many bytes,
     where an element's result does not depend on its place."""
-    if cores.exchange is not Exchange.BY_LANES or not isinstance(epilogue, ElementEpilogue):
+    if cores.exchange is not Exchange.BY_LANES:
         return cores
     if any(store.buffer.dtype not in TENSOR_DTYPES for store in epilogue.stores):
         return cores
@@ -194,6 +210,11 @@ def exchanging_results(cores: WgmmaForm, epilogue: Epilogue) -> WgmmaForm:
     if any(not isinstance(value, (Accumulator, Compute, Literal)) for value in values):
         return cores
     return replace(cores, exchange=Exchange.OF_RESULTS)
+
+
+def in_pairs(cores: WgmmaForm) -> WgmmaForm:
+    """The form whose threads go on with the pairs that wgmma leaves them."""
+    return replace(cores, exchange=Exchange.NONE, neighbours=PAIR, or_pairs=False)
 
 
 def neighbours_after(exchange: Exchange, dtype: DType) -> int:

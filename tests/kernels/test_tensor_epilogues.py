@@ -67,7 +67,9 @@ def test_states_of_rows_with_infinities(special: float, count: int) -> None:
         assert torch.equal(result, torch.full((5,), 9e4).bfloat16())
 
 
-@pytest.mark.parametrize(("columns", "neighbours"), [(32, 8), (96, 8), (288, 8), (264, 2), (6, 2)])
+@pytest.mark.parametrize(
+    ("columns", "neighbours"), [(32, 8), (96, 8), (288, 8), (264, 8), (40, 8), (268, 2), (6, 2)]
+)
 def test_elements(columns: int, neighbours: int) -> None:
     check_linear(linear(columns, lambda product, b: gelu(add(product, b))), columns, neighbours)
 
@@ -94,6 +96,23 @@ def test_lanes_exchange_results_that_do_not_depend_on_their_place() -> None:
     assert exchange(one) is Exchange.OF_RESULTS
     (kernels,) = build([one], check=True)
     check(kernels, one, [normal(133, DEPTH), normal(DEPTH, 288)], form="tensor_kernel")
+
+
+@pytest.mark.parametrize("columns", [8, 40, 264, 268, 30, 2])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("is_across", [False, True])
+def test_columns_known_at_run_time(columns: int, has_bias: bool, is_across: bool) -> None:
+    """Whole vectors are stored where there are such; each thread's pairs where there are not."""
+    x, b = half("x", "m", DEPTH), half("b", "n")
+    w = half("w", DEPTH, "n") if is_across else half("w", "n", DEPTH)
+    product = matmul(x, w if is_across else transposed(w))
+    one = graph([x, w, b], gelu(add(product, b) if has_bias else product))
+    assert exchange(one) is (Exchange.BY_LANES if has_bias else Exchange.OF_RESULTS)
+    (kernels,) = build([one], check=True)
+    right = normal(DEPTH, columns) if is_across else normal(columns, DEPTH)
+    is_copied = columns % 8 == 0 or not is_across  # lines start at multiples of 16 bytes
+    form = "tensor_kernel" if is_copied else ""
+    check(kernels, one, [normal(133, DEPTH), right, normal(columns)], form=form)
 
 
 def test_batches_of_right_operands_leave_no_dims_to_exchange_lines_by() -> None:

@@ -70,7 +70,8 @@ class WgmmaForm:
     the launcher chooses among several forms by.
 
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
-    `exchange` where these are more than 2.
+    `exchange` where these are more than 2. With `or_pairs` the number of columns is known at run
+    time only: where it is no multiple of `neighbours`, threads go on with the pairs they have.
     """
 
     rows: int
@@ -86,6 +87,7 @@ class WgmmaForm:
     wave: WaveTime | None = None
     parts: int = 1
     shared: SharedDepth | None = None
+    or_pairs: bool = False
 
     @property
     def kind(self) -> TileKind:
