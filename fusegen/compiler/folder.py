@@ -28,7 +28,7 @@ from fusegen.passes.autocast import Autocast
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
-from fusegen.runtime.builder import SCRIPT, SCRIPT_FILE, emit
+from fusegen.runtime.builder import SCRIPT_FILE, SCRIPT_HEAD, emit
 from fusegen.runtime.emulator_library import LIBRARY
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.ninja_file import BUILD_FILE, built_names, library_name
@@ -153,7 +153,9 @@ def _refuse_others_files(chosen: Specialisation, target: Target, out: Path) -> N
 
 
 def _is_own_script(script: Path) -> bool:
-    return script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT
+    if not script.is_file():
+        return False
+    return script.read_text(encoding="utf-8", errors="replace").startswith(SCRIPT_HEAD)
 
 
 def _remove_others(

@@ -297,6 +297,8 @@ def _missing_expression(place: _Place) -> SyntaxProblem | None:
         hint = f"write '{'and' if pair == '&&' else 'or'}'"
     elif place.previous is not None and place.previous.type in ("EQUAL", "COMPARATOR"):
         hint = "equality is written '=='" if place.token.type == "EQUAL" else None
+    elif place.first.type == "INPUT" and place.token == "...":
+        hint = "a model has a fixed number of dims: name each, as in x: [batch, time, 64]"
     elif place.token.type == "_NEWLINE" and place.previous is not None:
         if place.previous.type in _OPERATORS:
             hint = "a line goes on inside brackets: put brackets around the whole expression"

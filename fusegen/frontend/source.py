@@ -30,7 +30,7 @@ class Source:
         Raises FusegenError when it is missing, a directory, unreadable, larger than 1 MiB, or not
         UTF-8.
         """
-        name = os.fspath(path)
+        name = os.fsencode(path).decode("utf-8", "backslashreplace")
         try:
             with Path(path).open("rb") as file:
                 content = file.read(MAXIMUM_BYTES + 1)

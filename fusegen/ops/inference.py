@@ -40,7 +40,8 @@ def require(operand: TensorType, accepts: Accepts) -> None:
     wanted = {Accepts.FLOATS: "float32", Accepts.NUMBERS: "int64"}.get(accepts, "bool")
     raise OperationError(
         f"this operation takes {accepts.value}, and got {operand}",
-        f"convert it first: to(x, {wanted})",
+        f"convert it first: to(x, {wanted})"
+        + ("; a power is written x ** y" if accepts is Accepts.DISCRETE else ""),
     )
 
 

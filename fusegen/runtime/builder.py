@@ -24,17 +24,21 @@ from fusegen.runtime.toolchain import Toolchain, find_toolchain
 LOG_FILE = "build.log"
 SCRIPT_FILE = "build.sh"
 
-# For whoever has the folder and not fusegen.
-SCRIPT = """\
+# By this the script is known as ours, of whatever version.
+SCRIPT_HEAD = """\
 #!/bin/sh
 # Builds the module from the sources in this folder, without fusegen.
+"""
+# For whoever has the folder and not fusegen.
+SCRIPT = f"""\
+{SCRIPT_HEAD}\
 # Needs nvcc, g++, ninja, and a Python with torch 2.11 or newer; NVCC, CXX and PYTHON name others.
 set -eu
 cd "$(dirname "$0")"
-torch=$("${PYTHON:-python3}" -c 'import torch; print(list(torch.__path__)[0])')
+torch=$("${{PYTHON:-python3}}" -c 'import torch; print(list(torch.__path__)[0])')
 cat > toolchain.ninja <<END
-cxx = '$(command -v "${CXX:-g++}")'
-nvcc = '$(command -v "${NVCC:-nvcc}")'
+cxx = '$(command -v "${{CXX:-g++}}")'
+nvcc = '$(command -v "${{NVCC:-nvcc}}")'
 torch_include = '$torch/include'
 torch_library = '$torch/lib/libtorch_cpu.so'
 END

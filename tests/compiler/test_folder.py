@@ -17,6 +17,7 @@ import pytest
 import fusegen
 from fusegen.cli.main import main
 from fusegen.errors import FusegenError
+from fusegen.runtime.builder import SCRIPT, SCRIPT_HEAD
 
 MODEL = """\
 model Scale(width=4):
@@ -203,6 +204,13 @@ def test_what_is_the_users_stays(model: Path, tmp_path: Path) -> None:
     with pytest.raises(FusegenError, match=r"build\.sh' was not written by fusegen"):
         fusegen.compile(model, out, emit_only=True)
     assert (out / "build.sh").read_text() == "echo mine"
+
+
+def test_a_script_of_another_version_is_known_by_its_head(model: Path, tmp_path: Path) -> None:
+    script = tmp_path / "build.sh"
+    script.write_text(SCRIPT_HEAD + "echo older\n")
+    fusegen.compile(model, tmp_path, emit_only=True)
+    assert script.read_text() == SCRIPT
 
 
 def test_plan(model: Path, tmp_path: Path) -> None:

@@ -57,6 +57,14 @@ def test_not_utf8(tmp_path: Path) -> None:
     assert message == f"'{file}' is not UTF-8 text: byte 12 (line 2) is 0xe9"
 
 
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    """The name is shown, hashed and written with its odd bytes spelled."""
+    file = os.fsencode(tmp_path) + b"/m\xff.fuse"
+    with open(file, "wb") as stream:
+        stream.write(b"# fine\n")
+    assert Source.read(os.fsdecode(file)).filename == f"{tmp_path}/m\\xff.fuse"
+
+
 def test_ten_megabytes_of_noise(tmp_path: Path) -> None:
     file = tmp_path / "m.fuse"
     file.write_bytes(b"\x00\xff" * (5 << 20))
