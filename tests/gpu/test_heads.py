@@ -39,7 +39,13 @@ def distance(actual: Tensor, exact: Tensor) -> float:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize(
     ("heads", "groups", "width", "time", "keys"),
-    [(16, 16, 64, 512, 512), (6, 6, 40, 200, 136), (8, 2, 128, 130, 264), (4, 4, 64, 1, 1000)],
+    [
+        (16, 16, 64, 512, 512),
+        (6, 6, 40, 200, 136),
+        (8, 2, 128, 130, 264),
+        (4, 4, 64, 1, 1000),
+        (4, 4, 64, 96, 130),
+    ],
 )
 def test_attention(
     heads: int, groups: int, width: int, time: int, keys: int, dtype: torch.dtype
