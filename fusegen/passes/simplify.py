@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, Role
@@ -74,6 +75,14 @@ def same_dtype(node: Node) -> Node | None:
     return None
 
 
+def known_zero(node: Node) -> Node | None:
+    """A zero is known in every dtype: no kernel has to convert it, and none to store it."""
+    (x,) = node.operands[:1] or (node,)
+    if node.operation is CAST and node.dtype.is_float and _number(x) == 0 and x.dtype.is_float:
+        return replace(x, type=node.type)
+    return None
+
+
 def joined_biases(node: Node) -> Node | None:
     """(x + a) + b is x + (a + b) for parameters a and b of one shape, smaller than x: one sum a
     column instead of two an element. Rounding moves by at most one unit in the last place of the
@@ -105,6 +114,7 @@ RULES: tuple[Rule, ...] = (
     truth_product,
     squared,
     same_dtype,
+    known_zero,
     joined_biases,
 )
 

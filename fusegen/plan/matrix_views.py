@@ -21,12 +21,12 @@ def operand_views(
     left: Load, right: Load, axes: ProductAxes
 ) -> tuple[MatrixView, MatrixView] | None:
     """The operands as matrices, or None where one of them is none."""
-    left_view = _matrix_view(left, axes.batch, axes.row, axes.depth)
-    right_view = _matrix_view(right, axes.batch, axes.column, axes.depth)
+    left_view = matrix_view(left, axes.batch, axes.row, axes.depth)
+    right_view = matrix_view(right, axes.batch, axes.column, axes.depth)
     return None if left_view is None or right_view is None else (left_view, right_view)
 
 
-def _matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
+def matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> MatrixView | None:
     """The load as a matrix, or None where its address is not linear in dims of batches, line and
     depth or has neighbours in neither line nor depth. Dims of batches that are more than a few must
     be one for all."""

@@ -7,6 +7,7 @@ import torch
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, Role, topological
+from fusegen.ops import build
 from fusegen.passes.common_values import share_common_values
 from fusegen.passes.decompose import decompose
 from fusegen.passes.simplify import simplify
@@ -58,6 +59,15 @@ def test_rules_keep_every_bit(root: Node, left: list[str]) -> None:
         t.nan_to_num(7.25, float("inf"), -float("inf")).view(torch.int32) for t in (before, after)
     ]
     assert torch.equal(*bits)
+
+
+def test_a_zero_is_known_in_every_dtype() -> None:
+    """No kernel has to store it; integers and other numbers are converted."""
+    zero = build.zeros((8,), DType.BFLOAT16)
+    assert operations(simplified(zero)) == ["expand"]
+    assert simplified(zero).dtype is DType.BFLOAT16
+    third = apply("to", build.constant(1 / 3, DType.FLOAT32), dtype=DType.BFLOAT16)
+    assert operations(simplified(third)) == ["to"]
 
 
 def test_a_product_of_truth_values_is_a_conjunction() -> None:
