@@ -97,7 +97,8 @@ def perturbed(
         moved, lost = move(node, value, operands)
         without_bound = unbounded(node, operands)
         if without_bound is not None:
-            moved = torch.where(without_bound, nan, moved)
+            if node.dtype.is_float:
+                moved = torch.where(without_bound, nan, moved)
             lost = without_bound if lost is None else lost | without_bound
         return losses.through(node, moved, operands, lost)
 

@@ -1,11 +1,12 @@
 """Where what is divided by may be 0, for all that is known of it, or what multiplies an infinity,
-or an exponent a whole number, or an angle that of a pole.
+or an exponent a whole number, or an angle that of a pole, or two numbers equal.
 
 As far as a divisor may be off, a kernel's is somewhere between what errors move it to. If that lies
 on both sides of 0, a quotient has no bound: however many samples there are, a kernel's divisor may
 be nearer to 0 than that of any. So it is with a product of an infinity, which is NaN only where the
 other factor is 0 itself, with a power of a negative number, which is NaN but where the exponent is
-whole, and with a tangent. A number that is 0 already, or that no error moves across it, is none of
+whole, and with a tangent. And so it is with what is true of a single number: whether it is 0, or
+another. A number that is 0 already, or that no error moves across it, is none of
 these.
 """
 
@@ -20,6 +21,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.arithmetic import (
@@ -31,7 +33,9 @@ from fusegen.ops.pointwise.arithmetic import (
     REMAINDER,
     TRUNCATE_DIVIDE,
 )
+from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.pointwise.functions import TAN
+from fusegen.ops.pointwise.logic import EQ, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, LOGICAL_XOR, NE
 from fusegen.ops.record import Pointwise
 
 # Which elements of a node's value have no bound, given its operands' values; None for none.
@@ -46,6 +50,11 @@ WATCHED = {
     **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
     **dict.fromkeys((RECIPROCAL, TAN), (0,)),
     **dict.fromkeys((MUL, POWER), (0, 1)),
+}
+# The same for truth values: those that are true of numbers that are 0 or are not, or are equal.
+WATCHED_FOR_TRUTH = {
+    **dict.fromkeys((CAST, LOGICAL_NOT), (0,)),
+    **dict.fromkeys((EQ, NE, LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR), (0, 1)),
 }
 
 
@@ -74,6 +83,11 @@ class _Seen:
     def crossing(self) -> Tensor:
         """Whether errors take it across 0."""
         return (self.least < 0) & (self.greatest > 0)
+
+    def may_equal(self, other: _Seen) -> Tensor:
+        """Whether errors take it across the other, or that across it."""
+        meet = (self.least <= other.greatest) & (other.least <= self.greatest)
+        return meet & ((self.least < self.greatest) | (other.least < other.greatest))
 
     @property
     def infinite(self) -> Tensor:
@@ -138,17 +152,28 @@ class Crossings:
                 crossing = pole | is_nan | (base.least < 0) & exponent.maybe_whole
             if node.operation is TAN:
                 crossing = seen[0].turning
+            if node.operation in (EQ, NE):
+                crossing = seen[0].may_equal(seen[1])
+            if node.operation in (LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR):
+                crossing = crossing | seen[1].crossing
             if not crossing.any():
                 return None
-            return crossing.broadcast_to(sum(operands[1:], operands[0]).shape)
+            shape = torch.broadcast_shapes(*(o.shape for o in operands))  # type: ignore[no-untyped-call]
+            return crossing.broadcast_to(shape)
 
         return look
 
 
 def _watched(node: Node, operands: Sequence[Tensor]) -> list[Tensor]:
-    """What a node divides by, its factors, or its base and exponent, if they are floats that errors
-    may have moved."""
-    if not isinstance(node.operation, Pointwise) or not node.dtype.is_float:
+    """What a node divides by, its factors, its base and exponent, or what it is true of, if they
+    are floats that errors may have moved."""
+    if not isinstance(node.operation, Pointwise):
+        return []
+    if node.dtype is DType.BOOL:
+        positions = WATCHED_FOR_TRUTH.get(node.operation, ())
+        are_floats = [node.operands[p].dtype.is_float for p in positions]
+        return [operands[p].double() for p in positions] if any(are_floats) else []
+    if not node.dtype.is_float:
         return []
     positions = WATCHED.get(node.operation, ())
     moved = [not is_number(node.operands[p]) and operands[p].is_floating_point() for p in positions]

@@ -459,6 +459,22 @@ FOUND = {
         "input x: [n, 32]\n    v_layer = BatchNorm1d(32)\n    v = v_layer(x)\n    return relu(x)",
         Case("float16", {"n": 1}, training=True),
     ),
+    # Of a product that errors take across 0 no sample is 0, and a kernel's may be.
+    "what is true where a product is 0": (
+        "input x: [n, 12, h, 5]\n    bias = Parameter([12])\n    scale = Parameter([12])\n"
+        "    v = x[..., 0]\n"
+        "    return logsumexp(not baddbmm(bias, v % -1.5, transpose(v, 1, 2)), dim=1) * scale",
+        Case(
+            "bfloat16",
+            {"h": 3, "n": 128},
+            {
+                "x": Filled(Values.NORMAL, Layout.REVERSED_DIMS, seed=77),
+                "bias": Filled(Values.CONSTANT_ROWS, Layout.REPEATED),
+                "scale": Filled(Values.CONSTANT_ROWS, Layout.GAPS_BETWEEN_ELEMENTS, seed=1096),
+            },
+            order=18,
+        ),
+    ),
     # Its gradient's operands are the places of the greatest, integers.
     "the gradient of a pooling": (
         "input x: [n, 3, h, 8]\n    return max_pool2d(x, 2)",

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise import arithmetic, functions
@@ -90,6 +91,27 @@ def test_a_power_of_what_may_be_below_0_is_lost_unless_its_exponent_is_whole() -
         crossings.noted()(node, (torch.tensor(base), exponents))
     lost = crossings.without_bound()(node, (torch.ones(3), exponents))
     assert lost is not None and lost.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("operation", ["eq", "ne", "logical_not", "logical_and", "to"])
+def test_what_is_true_of_one_number_is_lost_where_errors_take_it_across_that(
+    operation: str,
+) -> None:
+    """2 ** -24 + 1 - 1 may be 0, and 4 may not; what is made of the truth values is lost with
+    them."""
+    x, y = value("x", "n"), value("y", "n")
+    near = apply("sub", apply("add", x, y), 1.0)
+    truth = {
+        "eq": lambda: apply("eq", near, 0.0),
+        "ne": lambda: apply("ne", apply("add", x, y), 1.0),
+        "logical_not": lambda: apply("logical_not", near),
+        "logical_and": lambda: apply("logical_and", near, y),
+        "to": lambda: apply("to", near, dtype=DType.BOOL),
+    }[operation]()
+    counted = graph([x, y], apply("mul", apply("to", truth, dtype=DType.FLOAT32), 2.0))
+    right = torch.tensor([0.0, 0.0] if operation in ("eq", "logical_not") else [2.0, 2.0])
+    (limit,) = bounds(counted, GIVEN, [right], SIZES, Precision(), SECOND_LOOK)
+    assert limit.violations(2.0 - right).tolist() == [False, True]
 
 
 def test_a_tangent_is_lost_near_its_poles() -> None:
