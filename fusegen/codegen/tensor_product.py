@@ -21,6 +21,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.statements import Statements
 from fusegen.codegen.tensor_operands import OperandText, operand_texts
+from fusegen.codegen.tile_epilogue import batch_places
 from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
@@ -40,8 +41,10 @@ GUARD = "is_active"
 
 @dataclass(frozen=True)
 class ElementLoopText:
-    """An elementwise epilogue: statements around and inside the loop over neighbouring columns."""
+    """An elementwise epilogue: statements ahead of a tile's elements, and around and inside the
+    loop over neighbouring columns."""
 
+    ahead: tuple[str, ...]
     before: tuple[str, ...]
     body: tuple[str, ...]
     after: tuple[str, ...]
@@ -194,6 +197,7 @@ def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
     neighbours = cores.neighbours
+    scope, ahead = batch_places(plan, epilogue, scope)
     loop = VectorLoop(
         scope,
         plan.axes.column,
@@ -213,7 +217,7 @@ def _element_loop(
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
-    return ElementLoopText(tuple(loop.before), statements.drain(), tuple(loop.after))
+    return ElementLoopText(ahead, tuple(loop.before), statements.drain(), tuple(loop.after))
 
 
 def _program(
