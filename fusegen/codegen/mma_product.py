@@ -12,7 +12,12 @@ from fusegen.codegen.operand_prologue import (
     prologue_texts,
 )
 from fusegen.codegen.scope import Scope
-from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.codegen.tile_epilogue import (
+    RowEpilogueText,
+    TileElementsText,
+    row_epilogue,
+    tile_elements,
+)
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
@@ -39,7 +44,7 @@ class MmaText:
     form: MmaForm
     threads: int
     pitch: int
-    element_lines: tuple[str, ...]
+    elements: TileElementsText
     epilogue: RowEpilogueText | None
     tile_bytes: int
     ring_bytes: int
@@ -60,10 +65,11 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
     """Fill the skeleton from the plan; `scope` is this kernel's own, `host` the launcher's."""
     epilogue = plan.epilogue
     tile = Tile(form.rows, form.columns, form.depth, form.columns)
-    lines: tuple[str, ...] = ()
+    elements = TileElementsText()
     rows = None
     if isinstance(epilogue, ElementEpilogue):
-        lines = element_lines(epilogue, scope, f"tile[tile_row * {tile.pitch} + tile_column]")
+        element = f"tile[tile_row * {tile.pitch} + tile_column]"
+        elements = tile_elements(plan, epilogue, scope, element)
         used = tile.rows * tile.pitch * DType.FLOAT32.itemsize
     else:
         rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
@@ -88,7 +94,7 @@ def mma_text(plan: ProductPlan, form: MmaForm, scope: Scope, host: Scope) -> Mma
         form,
         form.rows // WARP_TILE * (form.columns // WARP_TILE) * WARP,
         tile.pitch,
-        lines,
+        elements,
         rows,
         -(-used // ACCESS_BYTES) * ACCESS_BYTES,
         stage * form.stages,

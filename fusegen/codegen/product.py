@@ -22,9 +22,11 @@ from fusegen.codegen.skinny_product import SkinnyText
 from fusegen.codegen.tensor_product import TensorProductText
 from fusegen.codegen.tile_epilogue import (
     RowEpilogueText,
+    TileElementsText,
     element_lines,
     product_integers,
     row_epilogue,
+    tile_elements,
 )
 from fusegen.codegen.wide_product import WideText
 from fusegen.plan.expressions import Expression, Load
@@ -59,7 +61,7 @@ class ProductText:
     right_source: ElementText
     left_depth_contiguous: bool
     right_depth_contiguous: bool
-    element_lines: tuple[str, ...]
+    elements: TileElementsText
     few_lines: tuple[str, ...]
     epilogue: RowEpilogueText | None
     tensor: TensorProductText | None
@@ -97,11 +99,11 @@ def product_text(plan: ProductPlan) -> ProductText:
     written = (*epilogue.written, *(store.buffer for store in left_sums))
     scope = Scope.of(plan.name, values, written, (*integers, *stored_integers(left_sums)))
     host = Scope.of(plan.name, values, plan.written, (*integers, *split_sizes(plan)))
-    lines: tuple[str, ...] = ()
+    elements = TileElementsText()
     few_lines: tuple[str, ...] = ()
     rows = None
     if isinstance(epilogue, ElementEpilogue):
-        lines = element_lines(epilogue, scope, "accumulators[i][j]")
+        elements = tile_elements(plan, epilogue, scope, "accumulators[i][j]")
         few_lines = element_lines(epilogue, scope, "own_sum")
     else:
         rows = row_epilogue(epilogue, plan.tile, plan.accumulator, scope)
@@ -127,7 +129,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         right_source=_source(plan.right, plan.right_prologue, plan.right_is_even, scope),
         left_depth_contiguous=plan.left_depth_contiguous,
         right_depth_contiguous=plan.right_depth_contiguous,
-        element_lines=lines,
+        elements=elements,
         few_lines=few_lines,
         epilogue=rows,
         tensor=tensor[0] if tensor else None,

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from fusegen.codegen.kernel_text import contiguous, kernel_arguments
 from fusegen.codegen.matrix_text import MatrixText, matrix_text
 from fusegen.codegen.scope import Scope
-from fusegen.codegen.tile_epilogue import RowEpilogueText, element_lines, row_epilogue
+from fusegen.codegen.tile_epilogue import (
+    RowEpilogueText,
+    TileElementsText,
+    row_epilogue,
+    tile_elements,
+)
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue
@@ -34,7 +39,7 @@ class SkinnyText:
     threads: int
     tile_rows: int
     pitch: int
-    element_lines: tuple[str, ...]
+    elements: TileElementsText
     epilogue: RowEpilogueText | None
     shared_bytes: int
     partial_bytes: int
@@ -46,10 +51,11 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
     most = max(form.rows)
     tile = Tile(rows=most, columns=form.columns, depth=0, used_columns=form.columns)
     warps = form.columns // THREAD_COLUMNS
-    lines: tuple[str, ...] = ()
+    elements = TileElementsText()
     rows = None
     if isinstance(epilogue, ElementEpilogue):
-        lines = element_lines(epilogue, scope, f"tile[tile_row * {tile.pitch} + tile_column]")
+        element = f"tile[tile_row * {tile.pitch} + tile_column]"
+        elements = tile_elements(plan, epilogue, scope, element)
         shared_bytes = tile.rows * tile.pitch * DType.FLOAT32.itemsize
     else:
         rows = row_epilogue(epilogue, tile, plan.accumulator, scope)
@@ -72,7 +78,7 @@ def skinny_text(plan: ProductPlan, form: SkinnyForm, scope: Scope, host: Scope) 
         warps * WARP,
         tile.rows,
         tile.pitch,
-        lines,
+        elements,
         rows,
         -(-shared_bytes // 16) * 16,
         warps * most * form.columns * DType.FLOAT32.itemsize if in_columns else 0,

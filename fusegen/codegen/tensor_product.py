@@ -21,6 +21,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.statements import Statements
 from fusegen.codegen.tensor_operands import OperandText, operand_texts
+from fusegen.codegen.tile_epilogue import batch_places
 from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
@@ -40,10 +41,11 @@ GUARD = "is_active"
 
 @dataclass(frozen=True)
 class ElementLoopText:
-    """An elementwise epilogue: statements around and inside the loop over so many neighbouring
-    columns."""
+    """An elementwise epilogue: statements ahead of a tile's elements, and around and inside the
+    loop over so many neighbouring columns."""
 
     neighbours: int
+    ahead: tuple[str, ...]
     before: tuple[str, ...]
     body: tuple[str, ...]
     after: tuple[str, ...]
@@ -200,6 +202,7 @@ def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
     neighbours = cores.neighbours
+    scope, ahead = batch_places(plan, epilogue, scope)
     loop = VectorLoop(
         scope,
         plan.axes.column,
@@ -220,7 +223,7 @@ def _element_loop(
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
     before, body, after = tuple(loop.before), statements.drain(), tuple(loop.after)
-    return ElementLoopText(neighbours, before, body, after)
+    return ElementLoopText(neighbours, ahead, before, body, after)
 
 
 def _program(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.codegen.c_text import compute_type, stored
 from fusegen.codegen.loops import scalar_load
@@ -13,8 +13,8 @@ from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import Integer
-from fusegen.plan.expressions import Accumulator, Expression, walk
+from fusegen.ir.integers import Atom, Integer, Symbol
+from fusegen.plan.expressions import Accumulator, Expression, Load, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.row_program import RowProgram
@@ -63,6 +63,47 @@ def _parts(epilogue: Epilogue) -> tuple[tuple[Store, ...], tuple[Integer, ...]]:
     program = epilogue.program
     stores = [s for phase in program.phases for s in phase.stores] + [*program.row_stores]
     return tuple(stores), (program.domain.row, program.domain.column)
+
+
+@dataclass(frozen=True)
+class TileElementsText:
+    """What is done with each element of a tile: statements ahead of them all, and for each."""
+
+    ahead: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+
+
+def tile_elements(
+    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, accumulator: str
+) -> TileElementsText:
+    """The statements for a tile's elements, of which the one at hand is `accumulator`."""
+    known, ahead = batch_places(plan, epilogue, scope)
+    return TileElementsText(ahead, element_lines(epilogue, known, accumulator))
+
+
+def batch_places(
+    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope
+) -> tuple[Scope, tuple[str, ...]]:
+    """`scope` with names for where a tile's batch stands in its dims, as far as its elements are
+    found by that, and the statements that tell so once for the tile."""
+    integers = [store.position for store in epilogue.stores]
+    for load in walk(epilogue.values):
+        if isinstance(load, Load):
+            integers += (load.offset, *(load.coordinates if load.buffer in scope.strided else ()))
+    symbols = dict(scope.symbols)
+    lines: list[str] = []
+    for atom in (atom for value in integers for monomial, _ in value.terms for atom in monomial):
+        if atom not in symbols and _is_of_batch(atom, plan.axes.batch.alone):
+            name = scope.names.fresh(f"batch_place_{len(lines)}")
+            lines.append(f"const int64_t {name} = {scope.text(Integer.of_atom(atom))};")
+            symbols[atom] = name
+    return replace(scope, symbols=symbols), tuple(lines)
+
+
+def _is_of_batch(atom: Atom, batch: Symbol) -> bool:
+    """Whether a quotient or remainder is the same for all elements of a batch, and of no other."""
+    symbols = Integer.of_atom(atom).symbols()
+    return batch in symbols and all(s == batch or s.extent is None for s in symbols)
 
 
 def element_lines(epilogue: ElementEpilogue, scope: Scope, accumulator: str) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ model Heads(heads=2, width=16):
     input k: [batch, keys, heads * width]
     apart_q = reshape(q, (batch, queries, heads, width)) |> transpose(1, 2)
     apart_k = reshape(k, (batch, keys, heads, width)) |> transpose(1, 2)
-    return softmax(apart_q @ transpose(apart_k, -2, -1), dim=-1) @ apart_k
+    y = softmax(apart_q @ transpose(apart_k, -2, -1), dim=-1) @ apart_k
+    return reshape(transpose(y, 1, 2), (batch, queries, heads * width))
 """
 IMAGE_CONVOLUTION = """
 model Convolved(channels=8, features=32, groups=8):

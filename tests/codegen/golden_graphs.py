@@ -83,6 +83,14 @@ def _product_shared_depth() -> Graph:
     return graph([dy, x, old], add(apply("matmul", transposed, x), old), name="AddedGradient")
 
 
+def _product_places() -> Graph:
+    """Heads that are put together in lines."""
+    p = value("p", "batch", "heads", "time", 64, dtype=DType.BFLOAT16)
+    v = value("v", "batch", "heads", 64, 32, dtype=DType.BFLOAT16)
+    together = apply("transpose", apply("matmul", p, v), dim0=1, dim1=2)
+    return graph([p, v], apply("relu", together), name="ProductPlaces")
+
+
 def _product_groups() -> Graph:
     x, weight = value("x", "batch", 96), value("fc.weight", 80, 96)
     scale = value("norm.weight", 80)
@@ -139,6 +147,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "convolution_16_bits": _convolution_16_bits,
     "product": _product,
     "product_groups": _product_groups,
+    "product_places": _product_places,
     "product_tensor_cores": _product_tensor_cores,
     "product_lines": _product_lines,
     "product_prepared": _product_prepared,

@@ -1,4 +1,5 @@
-"""Attention whose heads lie within lines: products of matrices with two dims of batches."""
+"""Attention whose heads lie within lines, of operands and of the result: products of matrices with
+two dims of batches."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ model Attention(heads, groups, width):
     k_heads = reshape(k, (batch, keys, groups, 1, width)) |> permute((0, 2, 3, 4, 1))
     v_heads = reshape(v, (batch, keys, groups, 1, width)) |> permute((0, 2, 3, 1, 4))
     scores = q_heads @ k_heads * width ** -0.5
-    return softmax(scores, dim=-1) @ v_heads
+    y = softmax(scores, dim=-1) @ v_heads
+    return y |> permute((0, 3, 1, 2, 4)) |> reshape((batch, time, heads * width))
 """
 # Rounding units by which a result may be further off than twice eager's, in the norm.
 UNITS = 1.0
@@ -28,7 +30,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, heads: int, groups: int) -> Tensor:
     width = q.shape[2] // heads
     q = q.unflatten(2, (groups, heads // groups, width)).permute(0, 2, 3, 1, 4)
     k, v = (x.unflatten(2, (groups, 1, width)).permute(0, 2, 3, 1, 4) for x in (k, v))
-    return torch.softmax(q @ k.transpose(-2, -1) * width**-0.5, dim=-1) @ v
+    y = torch.softmax(q @ k.transpose(-2, -1) * width**-0.5, dim=-1) @ v
+    return y.permute(0, 3, 1, 2, 4).flatten(2)
 
 
 def distance(actual: Tensor, exact: Tensor) -> float:

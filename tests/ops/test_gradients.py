@@ -19,7 +19,8 @@ from fusegen.ops.composite.norm_parts import RESCALE, STANDARDISE
 from fusegen.ops.construct import call
 from fusegen.ops.indexing import Range
 from fusegen.ops.pointwise import activations, arithmetic, functions
-from fusegen.ops.record import OperationError, Record
+from fusegen.ops.primitive.views import PERMUTE
+from fusegen.ops.record import OperationError, Product, Record
 from fusegen.ops.registry import FUNCTIONS, PRIMITIVES
 from fusegen.passes.differentiation import differentiate
 from tests.emulated import apply, graph, value
@@ -161,6 +162,47 @@ def test_norms_of_great_values_in_float32(name: str, scale: float) -> None:
     # Sums of 8 terms, a few roundings each, of rows whose least deviation is above a tenth.
     allowed = 100 * torch.finfo(torch.float32).eps / scale
     assert ((found.double() - expected).abs() <= allowed).all()
+
+
+# What is permuted to be the right factor, and the order of its dims there.
+TURNED = {
+    "a matrix": ((5, 7), (1, 0)),
+    "a batch": ((3, 5, 7), (0, 2, 1)),
+    "batches inside": ((5, 3, 7), (1, 2, 0)),
+    "heads": ((3, 5, 2, 7), (0, 2, 3, 1)),
+    "three dims of batches": ((3, 5, 2, 4, 7), (3, 0, 2, 4, 1)),
+    "a column of each": ((3, 5, 2, 1), (0, 2, 3, 1)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_neighbours_of_a_permuted_factors_gradient_are_neighbours_of_a_product(name: str) -> None:
+    """The gradient of the right factor has its rows innermost where the factor had been turned."""
+    shape, order = TURNED[name]
+    k = value("k", *shape, dtype=DType.FLOAT64)
+    turned = apply("permute", k, dims=order)
+    q = value("q", *turned.shape[:-2], 6, turned.shape[-2], dtype=DType.FLOAT64)
+    model = graph([q, k], apply("matmul", q, turned))
+    differentiated = differentiate(model)
+    assert differentiated is not None
+    node = differentiated.backward.outputs[1].node
+    while not isinstance(node.operation, Product):
+        (operand,) = node.operands
+        assert node.shape[-1] == operand.shape[-1]
+        if node.operation is PERMUTE:
+            assert node.attributes.integers("dims")[-1] == node.type.rank - 1
+        node = operand
+    generator = torch.Generator().manual_seed(len(shape))
+    values = {x: _normal(x.type, generator) for x in (q, k)}
+    upstream = [_normal(model.outputs[0].node.type, generator)]
+    found = graph_gradients(differentiated, values, upstream)
+    for x, gradient in autograd_gradients(model, values, upstream).items():
+        torch.testing.assert_close(found[x], gradient, **CLOSE)
+
+
+def _normal(type: TensorType, generator: torch.Generator) -> torch.Tensor:
+    shape = [size.evaluate({}) for size in type.shape]
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def test_floor_divide_is_left_to_pytorch_which_refuses() -> None:

@@ -63,6 +63,13 @@ def test_the_peak_by_hand() -> None:
     assert 0 < found.bytes - (5 + 128 // (SIZE // 128) ** 2) * matrix < matrix // 16
 
 
+def test_a_product_that_is_only_copied_has_no_memory_of_its_own() -> None:
+    dtype = DType.BFLOAT16
+    x, y = value("x", 2, 3, 40, 24, dtype=dtype), value("y", 2, 3, 24, 16, dtype=dtype)
+    plan = planned(graph([x, y], apply("transpose", apply("matmul", x, y), dim0=1, dim1=2)))
+    assert plan.workspaces == () and peak(plan.steps, SizeHints()).bytes == 2 * 3 * 40 * 16 * 2
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
 def test_what_is_read_is_what_the_launchers_take(dtype: DType) -> None:
     """Of a chain with a convolution, sums that are shared between blocks, a product and rows."""

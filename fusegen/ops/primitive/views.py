@@ -36,15 +36,30 @@ def _permute_source(attributes: Attributes, _: Shape, at: Coordinates) -> Coordi
 
 
 def _permute_gradient(node: Node, gradient: Node) -> tuple[Node]:
-    """The dims back in their order; a product's by exchanging its factors, which makes its result
-    contiguous instead of a view."""
+    """The dims back in their order. Where the rows of a product come to be innermost, its transpose
+    is computed instead, so that neighbours of the result are neighbours of the product."""
     order = node.attributes.integers("dims")
     back = tuple(order.index(dim) for dim in range(len(order)))
-    exchanged = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
-    if isinstance(gradient.operation, Product) and back == exchanged:
-        left, right = gradient.operands
-        return (build.matrix_product(build.transpose(right), build.transpose(left)),)
+    if back and back[-1] == len(back) - 2:
+        transpose = _transposed_product(gradient)
+        if transpose is not None:
+            gradient = transpose
+            exchanged = (*range(len(back) - 2), len(back) - 1, len(back) - 2)
+            back = tuple(exchanged[dim] for dim in back)
     return (build.permute(gradient, back),)
+
+
+def _transposed_product(value: Node) -> Node | None:
+    """The transpose of a product, whose batches may stand in several dims, as the product of its
+    transposed factors; None where `value` is no product."""
+    product = value
+    if isinstance(value.operation, Reshape) and value.shape[-2:] == value.operands[0].shape[-2:]:
+        (product,) = value.operands
+    if not isinstance(product.operation, Product):
+        return None
+    left, right = product.operands
+    transpose = build.matrix_product(build.transpose(right), build.transpose(left))
+    return build.reshape(transpose, (*value.shape[:-2], *transpose.shape[-2:]))
 
 
 PERMUTE = View(

@@ -9,6 +9,7 @@ from fusegen.ir.graph import Node
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
+from fusegen.plan.access import Access, access
 from fusegen.plan.accounting import elementwise_work, row_work
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.evaluate import Domain, Evaluator
@@ -17,10 +18,11 @@ from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
-from fusegen.plan.kernels.product import SharedTile
+from fusegen.plan.kernels.product import ProductAxes, SharedTile
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
+from fusegen.plan.places import place_in
 from fusegen.plan.strategies.product_operands import axes_of
 from fusegen.plan.strategies.product_plan import product_plan
 from fusegen.plan.strategies.rows import (
@@ -35,6 +37,8 @@ from fusegen.plan.strategies.rows import (
 TILE = SharedTile(rows=64, columns=64, depth=16, used_columns=64, own_rows=8, own_columns=4)
 # Groups wider than the narrow tile get this one, if they fit.
 WIDE_COLUMNS = 128
+# How many neighbouring columns a thread may store with one access, of 16 bytes at most.
+VECTORS = (1, 2, 4, 8)
 # What a kernel may declare of shared memory.
 STATIC_SHARED = 48 * 1024
 
@@ -51,13 +55,28 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
     for result in group.results:
         if result.type.count != node.type.count:
             raise NotApplicable("a result has not one element for each of the product's")
-        value = evaluator.at(result, unflatten(position, result.shape))
-        stores.append(Store(context.buffers[result], position, value))
+        place = place_in(result, node, position, group.nodes)
+        if not _keeps_neighbours(place, axes):
+            raise NotApplicable("neighbouring columns of the product are none in a result")
+        value = evaluator.at(result, unflatten(place, result.shape))
+        stores.append(Store(context.buffers[result], place, value))
     count = context.hints.value(node.type.count)
     work = elementwise_work(tuple(stores), count, context.hints)
     why = "the product's elements are finished in registers and stored once"
+    if any(store.position != position for store in stores):
+        why += ", each at its place in a result whose dims have another order"
     epilogue = ElementEpilogue(tuple(stores))
     return (product_plan(group, context, node, TILE, epilogue, work, why),)
+
+
+def _keeps_neighbours(place: Integer, axes: ProductAxes) -> bool:
+    """Whether what a thread stores with one access, some neighbouring columns, stands together."""
+    columns = axes.columns.constant
+    return all(
+        access(place, axes.column, vector, (axes.columns,)) is Access.CONTIGUOUS
+        for vector in VECTORS
+        if columns is None or columns % vector == 0
+    )
 
 
 def plan_groups(group: Group, context: Context) -> tuple[Step, ...]:

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(128) linear_gelu_kernel(
         const int64_t tile_first_row = block % row_tiles * 64;
         const int64_t column_tile = block / row_tiles % column_tiles;
         const int64_t tile_first_column = column_tile * 64;
-        const int64_t batch_index = block / row_tiles / column_tiles;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles / column_tiles;
         const auto left_source = [&]([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t depth) {
             return &x[packed ? depth + row * 96 : x_strides(row, depth)];
         };
