@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "the slope of the tanh form of gelu",
         CHAIN,
-        r"fusegen::gelu_slope\((\w+)\)",
+        r"fusegen::gelu_slope\(([^()]+)\)",
         rf"({TANH_BELOW} + \1 * {TANH_BELOW} * (1 - {TANH_BELOW}) * {TANH_INNER_SLOPE})",
         BACKWARD,
     ),
