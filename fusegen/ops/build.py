@@ -146,9 +146,9 @@ def cosine(x: Node) -> Node:
     return call(functions.COS, (x,))
 
 
-def erfc(x: Node) -> Node:
-    """One less the error function."""
-    return call(functions.ERFC, (x,))
+def gelu_slope(x: Node) -> Node:
+    """The slope of the exact gelu."""
+    return call(activations.GELU_SLOPE, (x,))
 
 
 def as_stored(x: Node) -> Node:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
-from fusegen.ops.pointwise.activations import GELU, TANHSHRINK
+from fusegen.ops.pointwise.activations import GELU, GELU_SLOPE, TANHSHRINK
 from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import (
     Concatenation,
@@ -110,7 +110,9 @@ def rounding_error(
         if operation is TANHSHRINK:  # x - tanh(x) cancels, in eager mode as well
             return stored + FUNCTION_UNITS * inner * operands[0].abs()
         size = FUNCTION_UNITS * inner * value.abs()
-        if operation is GELU:  # whose left tail is an exponential of the square, conditioned so
+        if operation is GELU_SLOPE:  # the sum of two terms, that cancel at its zero
+            size = size + FUNCTION_UNITS * inner * _density_term(operands[0])
+        if operation in (GELU, GELU_SLOPE):  # the left tail is an exponential of the square
             size = size * (1 + operands[0].clamp(-GELU_TAIL, 0).square())
         # What underflows in float64 does so in narrower types, too.
         return torch.where(value == 0, 0.0, stored + size)
@@ -138,6 +140,12 @@ def rounding_error(
         return torch.where(magnitudes == 0, 0.0, stored + relative * magnitudes)
     assert isinstance(operation, (View, Reshape, Concatenation)), node.operation.name
     return None
+
+
+def _density_term(x: Tensor) -> Tensor:
+    """The magnitude of x times the density of the normal distribution, twice."""
+    held = x.abs().clamp(max=GELU_TAIL)
+    return held * torch.exp(-0.5 * held * held) * math.sqrt(2 / math.pi)
 
 
 def _lost_on_the_way(node: Node) -> float:

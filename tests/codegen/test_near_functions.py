@@ -9,7 +9,7 @@ import torch
 from fusegen.ir.dtypes import DType
 from tests.emulated import apply, cuda_text, graph, planned, run, value
 
-RECORDS = ["sigmoid", "silu", "mish", "exp", "tanh"]
+RECORDS = ["sigmoid", "silu", "mish", "exp", "tanh", "gelu"]
 FLOATS = [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64]
 NARROW = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -20,6 +20,15 @@ def test_by_the_type_of_the_result(name: str, dtype: DType) -> None:
     x = value("x", "n", dtype=dtype)
     text = cuda_text(planned(graph([x], apply(name, x))))
     assert ("fusegen::near_" in text) == (dtype in NARROW)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_both_forms_of_gelu(approximate: str, dtype: DType) -> None:
+    x = value("x", "n", dtype=dtype)
+    text = cuda_text(planned(graph([x], apply("gelu", x, approximate=approximate))))
+    prefix = "near_" if dtype in NARROW else ""
+    assert f"fusegen::{prefix}gelu_{approximate}(" in text
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -37,6 +37,7 @@ RECORDS = (
     *logic.RECORDS,
     *functions.RECORDS,
     *activations.RECORDS,
+    activations.GELU_SLOPE,
 )
 # A second set of arguments for the operations that have any.
 ARGUMENTS: dict[str, AttributeValue] = {

@@ -2,63 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
-from pathlib import Path
-
 import pytest
 import torch
 
-from fusegen.emulator.build import compile_flags
-from tests.ops.test_device_functions import write_headers
+from tests.ops.device_library import Library, every
 
 NAMES = ("sigmoid", "silu", "tanh", "mish")
-PREAMBLE = """#include "fusegen/multiplied.cuh"
-const char* fusegen_emulator_error_text() { return ""; }
-"""
-FUNCTION = """extern "C" __attribute__((visibility("default")))
-void {name}(const float* x, float* y, long count) {{
-    for (long i = 0; i < count; ++i) {{ y[i] = fusegen::{function}(x[i]); }}
-}}
-"""
-
-
-class Library:
-    """The device functions of one number, on tensors."""
-
-    def __init__(self, folder: Path) -> None:
-        write_headers(folder)
-        names = [*(f"multiplied_{name}" for name in ("reciprocal", *NAMES)), "near_sigmoid"]
-        names += ["near_tanh", "near_mish"]
-        texts = [FUNCTION.format(name=name, function=name) for name in names]
-        (folder / "functions.cu").write_text(PREAMBLE + "".join(texts))
-        target = folder / "functions.so"
-        flags = [*compile_flags(check=False), f"-I{folder}", "-shared"]
-        subprocess.run(["g++", *flags, folder / "functions.cu", "-o", target], check=True)
-        self._functions = ctypes.CDLL(str(target))
-
-    def __call__(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """The function of that name of each element of a float32 tensor."""
-        y = torch.empty_like(x)
-        pointers = (ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()))
-        getattr(self._functions, name)(*pointers, ctypes.c_long(x.numel()))
-        return y
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("multiplied"))
+    names = [*(f"multiplied_{name}" for name in ("reciprocal", *NAMES)), "near_sigmoid"]
+    names += ["near_tanh", "near_mish"]
+    return Library(tmp_path_factory.mktemp("multiplied"), names)
 
 
 def binade(exponent: int, step: int = 1) -> torch.Tensor:
     """The numbers from a power of two up to the next."""
     first = (exponent + 127) << 23
     return torch.arange(first, first + (1 << 23), step, dtype=torch.int32).view(torch.float32)
-
-
-def every(dtype: torch.dtype) -> torch.Tensor:
-    """All numbers of 16 bits, as float32."""
-    return torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype).float()
 
 
 def test_the_reciprocal_of_every_mantissa(library: Library) -> None:

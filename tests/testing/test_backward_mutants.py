@@ -33,6 +33,9 @@ model Normed(features=37):
 WIDE = NORMED.replace("37", "48")
 BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
 FORWARD = "_forward_float32.cu"  # which saves something for the backward
+# With \1 for x, the tanh form's part below x, and the slope of what that is the sigmoid of.
+TANH_BELOW = r"fusegen::sigmoid(1.5957691f * \1 * (1 + 0.044715f * \1 * \1))"
+TANH_INNER_SLOPE = r"1.5957691f * (1 + 0.134145f * \1 * \1)"
 MUTANTS = (
     Mutant(
         "all zeros",
@@ -44,8 +47,8 @@ MUTANTS = (
     Mutant(
         "the slope of the tanh form of gelu",
         CHAIN,
-        r"fusegen::erfc\((\w+)\)",
-        r"(2 / (1 + fusegen::exponential(2.2567583f * \1 * (1 + 0.08943f * \1 * \1))))",
+        r"fusegen::gelu_slope\(([^()]+)\)",
+        rf"({TANH_BELOW} + \1 * {TANH_BELOW} * (1 - {TANH_BELOW}) * {TANH_INNER_SLOPE})",
         BACKWARD,
     ),
     Mutant(

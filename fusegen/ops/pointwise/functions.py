@@ -138,16 +138,6 @@ TANH = _transcendental(
 ERF = _transcendental(
     "erf", "The error function.", cost=20, gradient=_sloped(lambda x, y: _bell(x))
 )
-# Kept off the language: the gradient of gelu needs its small values, which 1 - erf cancels.
-ERFC = unary(
-    "erfc",
-    "fusegen::erfc({input})",
-    "torch.erfc({input})",
-    "One less the error function, accurate where it is small.",
-    cost=20,
-    floating=True,
-    gradient=_sloped(lambda x, y: build.neg(_bell(x))),
-)
 
 FLOOR = _rounding("floor", "Rounded down.")
 CEIL = _rounding("ceil", "Rounded up.")

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(256, 2) conv2d_gelu_kernel(
                             Vector<bfloat16, vector> staged;
 #pragma unroll
                             for (int element = 0; element < vector; ++element) {
-                                const float gelu = fusegen::gelu_none(sums[block][(first
+                                const float gelu = fusegen::near_gelu_none(sums[block][(first
                                     + element) / 2][half * 2 + (first + element) % 2]);
                                 staged[element] = convert<bfloat16>(gelu);
                             }

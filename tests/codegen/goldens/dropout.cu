@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(256) gelu_dropout_kernel(
 #pragma unroll
         for (int element = 0; element < vector; ++element) {
             const float x_value = value_at(x_vector, element);
-            const float gelu = fusegen::gelu_none(x_value);
+            const float gelu = fusegen::near_gelu_none(x_value);
             const float to = fusegen::cast<bfloat16>(kept_vector[element]);
             const float mul = gelu * to;
             const float mul_2 = mul * 1.1111112f;

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(128) linear_gelu_group_norm_kernel(
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float gelu = fusegen::gelu_none(kept_matmul[element]);
+                    const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
                     const float to = fusegen::cast<float>(gelu);
                     total_state.push(to, column);
                     kept_to[element] = to;
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float gelu = fusegen::gelu_none(kept_matmul[element]);
+                    const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
                     const float to = fusegen::cast<float>(gelu);
                     total_state.push(to, column);
                     kept_to[element] = to;
@@ -387,8 +387,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_64_tensor_kerne
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float gelu = fusegen::gelu_none(accumulators[group * 16 + element / 2 * 4
-                                + half * 2 + element % 2]);
+                            const float gelu = fusegen::near_gelu_none(accumulators[group * 16
+                                + element / 2 * 4 + half * 2 + element % 2]);
                             const float to = fusegen::cast<float>(gelu);
                             total_state.push(to, column);
                             accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
@@ -578,8 +578,8 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_256_tensor_kern
 #pragma unroll
                         for (int element = 0; element < vector; ++element) {
                             const int64_t column = first_column + element;
-                            const float gelu = fusegen::gelu_none(accumulators[group * 16 + element / 2 * 4
-                                + half * 2 + element % 2]);
+                            const float gelu = fusegen::near_gelu_none(accumulators[group * 16
+                                + element / 2 * 4 + half * 2 + element % 2]);
                             const float to = fusegen::cast<float>(gelu);
                             total_state.push(to, column);
                             accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
@@ -697,7 +697,7 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float gelu = fusegen::gelu_none(kept_matmul[element]);
+                    const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
                     const float to = fusegen::cast<float>(gelu);
                     total_state.push(to, column);
                     kept_to[element] = to;

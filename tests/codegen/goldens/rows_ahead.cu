@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
             for (int element = 0; element < vector; ++element) {
                 const int64_t column = first_column + element;
                 const float x_value = value_at(x_vector, element);
-                const float gelu = fusegen::gelu_none(x_value);
+                const float gelu = fusegen::near_gelu_none(x_value);
                 const float to = fusegen::cast<float>(gelu);
                 amax_state.push(to, column);
                 cache_0[step][element] = to;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
             for (int element = 0; element < vector; ++element) {
                 const int64_t column = first_column + element;
                 const float x_value_2 = value_at(x_vector_2[step], element);
-                const float gelu_2 = fusegen::gelu_none(x_value_2);
+                const float gelu_2 = fusegen::near_gelu_none(x_value_2);
                 const float to_2 = fusegen::cast<float>(gelu_2);
                 amax_state_2.push(to_2, column);
                 cache_0_2[step][element] = to_2;
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float x_value_3 = value_at(x_vector_3[step], element);
-                    const float gelu_3 = fusegen::gelu_none(x_value_3);
+                    const float gelu_3 = fusegen::near_gelu_none(x_value_3);
                     const float to_3 = fusegen::cast<float>(gelu_3);
                     amax_state_3.push(to_3, column);
                 }
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float x_value_4 = value_at(x_vector_4[step], element);
-                    const float gelu_4 = fusegen::gelu_none(x_value_4);
+                    const float gelu_4 = fusegen::near_gelu_none(x_value_4);
                     const float to_4 = fusegen::cast<float>(gelu_4);
                     const float sub_3 = to_4 - amax_3;
                     const float exp_3 = fusegen::near_exp(sub_3);
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const float x_value_5 = value_at(x_vector_5[step], element);
-                    const float gelu_5 = fusegen::gelu_none(x_value_5);
+                    const float gelu_5 = fusegen::near_gelu_none(x_value_5);
                     const float to_5 = fusegen::cast<float>(gelu_5);
                     const float sub_4 = to_5 - amax_3;
                     const float exp_4 = fusegen::near_exp(sub_4);
