@@ -10,7 +10,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 
 from fusegen.errors import SourceError
 from fusegen.frontend import Source
@@ -150,8 +150,13 @@ def explore(search: Search) -> Tally:
         drawn_models = seeded(search.seed * 1_000_003 + rounds)(
             given(model_sources(), st.data())(one)
         )
-        with suppress(_TimeIsUp):
+        try:
             chosen(drawn_models)()
+        except _TimeIsUp:
+            break
+        except Flaky:  # what ended a model early, of which another had begun alike
+            if time.monotonic() <= until:
+                raise
         rounds += 1
     failures = []
     for number, failure in enumerate(found.values()):

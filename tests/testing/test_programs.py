@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from fusegen.ops.registry import FUNCTIONS, LAYERS, OPERATORS, UNARY_OPERATORS
 from fusegen.testing import calls
 from fusegen.testing.case import Case
 from fusegen.testing.checks import Finding
-from fusegen.testing.fuzzing import check_program, failure_of, main
+from fusegen.testing.fuzzing import Search, check_program, explore, failure_of, main
 from fusegen.testing.programs import Program, filled, model_sources
 from fusegen.testing.subject import Subject
 
@@ -119,3 +120,22 @@ def test_what_the_compiler_raises_is_a_failure(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fusegen.testing.fuzzing.check_case", check)
     found = failure_of("model M():\n    input x: [n]\n    return -x\n", Case(), "emulate")
     assert found is not None and found.kind == "KeyError: 'v'" and "model M():" in str(found)
+
+
+def test_time_that_is_up_where_another_model_had_begun_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second model ends before it has drawn what the first one has: no fault of a strategy."""
+    now = [0.0]
+
+    def checks(text: str, cases: st.DataObject, *_: object) -> Iterator[None]:
+        cases.draw(st.integers())
+        yield None
+        now[0] += 20.0
+
+    monkeypatch.setattr("fusegen.testing.fuzzing.model_sources", lambda: st.just("model M()"))
+    monkeypatch.setattr("fusegen.testing.fuzzing._checks", checks)
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("fusegen.testing.fuzzing.time", clock)
+    tally = explore(Search(seed=0, seconds=20.0, target="emulate"))
+    assert (tally.programs, tally.cases, tally.failures) == (1, 1, ())
