@@ -33,6 +33,10 @@ CHAINS = {
     "row_norm": ({"features": 72}, {"rows": 5}),
     "mlp_residual": ({"features": 24, "expansion": 2}, {"batch": 5}),
     "digits_mlp": ({"hidden": 24}, {"batch": 5}),
+    "transformer_block": (
+        {"width": 24, "heads": 3, "hidden": 40},
+        {"batch": 2, "time": 9},
+    ),
 }
 
 
