@@ -51,7 +51,8 @@ WATCHED = {
     **dict.fromkeys((RECIPROCAL, TAN), (0,)),
     **dict.fromkeys((MUL, POWER), (0, 1)),
 }
-# The same for truth values: those that are true of numbers that are 0 or are not, or are equal.
+# The same for truth values: of numbers that are 0 or are not, and of the difference of two. Errors
+# that two have in common, as a value and the greatest of it, take none across the other.
 WATCHED_FOR_TRUTH = {
     **dict.fromkeys((CAST, LOGICAL_NOT), (0,)),
     **dict.fromkeys((EQ, NE, LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR), (0, 1)),
@@ -83,11 +84,6 @@ class _Seen:
     def crossing(self) -> Tensor:
         """Whether errors take it across 0."""
         return (self.least < 0) & (self.greatest > 0)
-
-    def may_equal(self, other: _Seen) -> Tensor:
-        """Whether errors take it across the other, or that across it."""
-        meet = (self.least <= other.greatest) & (other.least <= self.greatest)
-        return meet & ((self.least < self.greatest) | (other.least < other.greatest))
 
     @property
     def infinite(self) -> Tensor:
@@ -152,8 +148,6 @@ class Crossings:
                 crossing = pole | is_nan | (base.least < 0) & exponent.maybe_whole
             if node.operation is TAN:
                 crossing = seen[0].turning
-            if node.operation in (EQ, NE):
-                crossing = seen[0].may_equal(seen[1])
             if node.operation in (LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR):
                 crossing = crossing | seen[1].crossing
             if not crossing.any():
@@ -165,14 +159,16 @@ class Crossings:
 
 
 def _watched(node: Node, operands: Sequence[Tensor]) -> list[Tensor]:
-    """What a node divides by, its factors, its base and exponent, or what it is true of, if they
-    are floats that errors may have moved."""
+    """What a node divides by, its factors, its base and exponent, or what is 0 or not where it is
+    true, if they are floats that errors may have moved."""
     if not isinstance(node.operation, Pointwise):
         return []
     if node.dtype is DType.BOOL:
         positions = WATCHED_FOR_TRUTH.get(node.operation, ())
-        are_floats = [node.operands[p].dtype.is_float for p in positions]
-        return [operands[p].double() for p in positions] if any(are_floats) else []
+        if not any(node.operands[p].dtype.is_float for p in positions):
+            return []
+        watched = [operands[p].double() for p in positions]
+        return [watched[0] - watched[1]] if node.operation in (EQ, NE) else watched
     if not node.dtype.is_float:
         return []
     positions = WATCHED.get(node.operation, ())
