@@ -48,12 +48,15 @@ def measure(
     single: torch.Tensor,
     *,
     by_element: bool = True,
+    terms: torch.Tensor | None = None,
 ) -> Measured:
     """The errors of a result, once its type, shape, NaNs and infinities are as they should be.
 
     `exact` is the result in float64, and `single` that of eager mode in float32, which a float64
     result needs. NaNs and infinities must stand where eager mode has them, or where the exact
-    result has them. `by_element` tells which of the two measures is taken.
+    result has them. `by_element` tells which of the two measures is taken, unless `terms` has what
+    the terms of each element's sum add up to without their signs: errors are relative to that then,
+    as whose luck it is where a sum cancels depends on the machine.
     """
     assert actual.dtype is eager.dtype and actual.shape == eager.shape
     if not actual.dtype.is_floating_point:
@@ -69,6 +72,8 @@ def measure(
     is_double = actual.dtype is torch.float64
     least = torch.finfo(torch.float32 if is_double else actual.dtype).tiny
     scale = exact.abs() if by_element else exact[regular].abs().max().expand_as(exact)
+    if terms is not None:
+        scale = terms
     scale = scale.clamp(min=least)
     kernel = torch.where(actual == eager, 0, (actual.double() - exact).abs() / scale)
     if not is_double:

@@ -15,6 +15,7 @@ from fusegen.ir.graph import Graph, Node, Output, TensorType
 from fusegen.ops.primitive import reductions
 from fusegen.ops.record import Record
 from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.product import ProductPlan
 from fusegen.testing.layouts import Layout, laid_out
 from tests.accuracy import VARIED_LAYOUTS, Measured, assert_within, measure
 from tests.emulated import Kernels, build
@@ -95,13 +96,17 @@ def check_example(
         exact, single = (
             eager_in(dtype, record, example, values) for dtype in (DType.FLOAT64, DType.FLOAT32)
         )
+        terms = None
+        if any(isinstance(step, ProductPlan) for step in kernels.plan.steps):
+            sizes = {operand: tensor.abs() for operand, tensor in values.items()}
+            terms = eager_in(DType.FLOAT64, record, example, sizes)
         if record is reductions.MEAN:
             # A mean of numbers of both signs cancels: its error is one of the terms, which are
             # smaller than 4, by a rounding of each of the four steps that make it.
             allowed = 4 * 4 * torch.finfo(actual.dtype).eps
             torch.testing.assert_close(actual, exact.to(actual.dtype), rtol=0, atol=allowed)
         else:
-            measured.append(measure(actual, eager, exact, single))
+            measured.append(measure(actual, eager, exact, single, terms=terms))
     return measured
 
 
