@@ -30,7 +30,7 @@ class Source:
         Raises FusegenError when it is missing, a directory, unreadable, larger than 1 MiB, or not
         UTF-8.
         """
-        name = os.fsencode(path).decode("utf-8", "backslashreplace")
+        name = _shown(path)
         try:
             with Path(path).open("rb") as file:
                 content = file.read(MAXIMUM_BYTES + 1)
@@ -57,6 +57,15 @@ class Source:
                 f"0x{content[error.start]:02x}",
                 hint="save it as UTF-8, or check that it is the file you mean",
             ) from None
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    """The path as text that can be written, the bytes and code points that are none spelled."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:  # of no file there can be
+        encoded = os.fspath(path).encode("utf-8", "backslashreplace")
+    return encoded.decode("utf-8", "backslashreplace")
 
 
 def _similar_file(path: Path) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fusegen.ir.graph import Graph, Node
-from fusegen.ops.construct import call
+from fusegen.ops.construct import call, is_number
+from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.pointwise.functions import CLONE
 from fusegen.ops.record import (
     Concatenation,
@@ -32,5 +33,12 @@ def separate_results(graph: Graph) -> Graph:
             roots.append(root)
             taken.add(source)
         else:
-            roots.append(call(CLONE, (root,)))
+            roots.append(_copied(root))
     return with_roots(graph, tuple(roots))
+
+
+def _copied(root: Node) -> Node:
+    """A copy; that of a number says its dtype, as numbers among operands have none of their own."""
+    if is_number(root):
+        return call(CAST, (root,), dtype=root.dtype)
+    return call(CLONE, (root,))

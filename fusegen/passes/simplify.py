@@ -77,10 +77,10 @@ def same_dtype(node: Node) -> Node | None:
 
 def known_zero(node: Node) -> Node | None:
     """A zero is known in every dtype: no kernel has to convert it, and none to store it."""
-    (x,) = node.operands[:1] or (node,)
-    if node.operation is CAST and node.dtype.is_float and _number(x) == 0 and x.dtype.is_float:
-        return replace(x, type=node.type)
-    return None
+    if node.operation is not CAST or not node.dtype.is_float:
+        return None
+    (x,) = node.operands
+    return replace(x, type=node.type) if x.dtype.is_float and _number(x) == 0 else None
 
 
 def joined_biases(node: Node) -> Node | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, Placeholder
@@ -30,12 +30,14 @@ def store_scattered_operands(graph: Graph, device: Device, hints: SizeHints) -> 
     def rule(node: Node) -> Node:
         if not isinstance(node.operation, Product) or node.dtype not in TENSOR_DTYPES:
             return node
-        found = (_view_to_copy(operand, node) for operand in node.operands)
-        views = [view for view in found if view is not None]
-        if not views or not _pays(node, views, device, hints):
+        copied = [_view_to_copy(operand, node) for operand in node.operands]
+        views = {view: None for view in copied if view is not None and view not in copies}
+        if not any(copied) or not _pays(node, views, device, hints):
             return node
-        copies.update((view, call(CLONE, (view,))) for view in views if view not in copies)
-        return replace(node, operands=tuple(_stored(o, copies) for o in node.operands))
+        copies.update((view, call(CLONE, (view,))) for view in views)
+        pairs = zip(node.operands, copied, strict=True)
+        stored = (operand if view is None else _stored(operand, copies) for operand, view in pairs)
+        return replace(node, operands=tuple(stored))
 
     return rewrite(graph, rule)
 
@@ -73,17 +75,16 @@ def _is_matrix(operand: Node, product: Node, stored: Node) -> bool:
 
 
 def _stored(operand: Node, copies: Mapping[Node, Node]) -> Node:
-    """The operand, read from the copy of a view that leads to it if there is one."""
+    """The operand, read from the copy of a view that leads to it."""
     if operand in copies:
         return copies[operand]
-    if isinstance(operand.operation, (Placeholder, *COMPUTED)):
-        return operand
-    return replace(operand, operands=tuple(_stored(below, copies) for below in operand.operands))
+    (below,) = operand.operands
+    return replace(operand, operands=(_stored(below, copies),))
 
 
-def _pays(product: Node, copied: list[Node], device: Device, hints: SizeHints) -> bool:
-    """Whether the copies and the tensor cores are quicker than the shared-memory tile, which reads
-    any operand."""
+def _pays(product: Node, copied: Iterable[Node], device: Device, hints: SizeHints) -> bool:
+    """Whether these copies and the tensor cores are quicker than the shared-memory tile, which
+    reads any operand."""
     flops = 2 * hints.value(product.type.count * axes_of(product).depths)
     moved = sum(hints.value(o.type.count) * o.dtype.itemsize for o in copied)
     copies = Cost(moved, moved, 0).estimate(device)

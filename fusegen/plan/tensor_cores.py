@@ -171,7 +171,8 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
 
 def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
     """How columns of a result of `dtype` are exchanged so that a thread holds as many neighbours as
-    one access takes; there must be whole exchanges of them.
+    one access takes; there must be whole exchanges of them, but for epilogues over elements
+    (`with_wide_stores`).
 
     By the copy it costs nothing, but takes the two dimensions that are not left beside batches, and
     neighbours along K. Lanes do it for 16 bits, whose exchange is a transposition of 4 by 4 pairs.

@@ -46,8 +46,9 @@ def test_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(tmp_path / "m")[0] == f"'{tmp_path}/m' cannot be read: Permission denied"
 
 
-def test_a_name_no_file_can_have() -> None:
-    assert "cannot be read" in refusal(Path("a\0b"))[0]
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_no_file_can_have(name: str) -> None:
+    assert "cannot be read" in refusal(Path(name))[0]
 
 
 def test_not_utf8(tmp_path: Path) -> None:

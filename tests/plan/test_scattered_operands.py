@@ -50,6 +50,12 @@ def test_heads_side_by_side_are_copied_once() -> None:
     assert all(forms)
 
 
+def test_one_copy_serves_both_operands() -> None:
+    x = half("x", "b", 4, "t", 32)
+    rows = merged(x)
+    assert copies_and_products(matmul(transposed(rows), rows), x) == (1, [True])
+
+
 def test_what_is_a_matrix_is_not_copied() -> None:
     x, w = half("x", "b", "t", 128), half("w", "b", 4, 32, "t")
     assert copies_and_products(matmul(heads(x, 4), w), x, w) == (0, [True])
