@@ -89,6 +89,17 @@ def digits_mlp() -> nn.Module:
     return module
 
 
+def transformer_block() -> nn.Module:
+    module = nn.Module()
+    module.norm_1 = nn.LayerNorm(1024)
+    module.qkv = nn.Linear(1024, 3072)
+    module.project = nn.Linear(1024, 1024)
+    module.norm_2 = nn.LayerNorm(1024)
+    module.expand = nn.Linear(1024, 4096)
+    module.contract = nn.Linear(4096, 1024)
+    return module
+
+
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "digits_mlp.fuse": digits_mlp,
     "kernelbench/l2_21.fuse": chain_21,
@@ -98,6 +109,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "kernelbench/l2_94.fuse": chain_94,
     "mlp_residual.fuse": mlp_residual,
     "row_norm.fuse": row_norm,
+    "transformer_block.fuse": transformer_block,
 }
 
 
@@ -130,6 +142,7 @@ OUTPUTS = {
     "kernelbench/l2_94.fuse": ["float32[batch, 8192]"],
     "mlp_residual.fuse": ["float32[batch, 10]"],
     "row_norm.fuse": ["float32[rows, 1024]", "float32[rows]"],
+    "transformer_block.fuse": ["float32[batch, time, 1024]"],
 }
 
 
