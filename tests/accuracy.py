@@ -2,7 +2,8 @@
 
 The measure is the worst error of an element relative to the exact result (computed in float64), or
 to the smallest normal number of the dtype where the exact result is smaller. Chains whose
-intermediate values cancel are measured relative to the greatest element instead. A kernel may have
+intermediate values cancel are measured relative to the greatest element instead, and products
+relative to what their terms add up to without their signs. A kernel may have
 twice the worst error that PyTorch's eager mode has on the same inputs in the same dtype, because
 either is within its error of the exact result by luck of rounding, and one rounding unit of the
 dtype more, because eager's own error may be 0.

@@ -26,6 +26,7 @@ from tests.kernels.test_shared_depth import on_tensor_cores
 from tests.kernels.test_split import HINTS
 from tests.kernels.test_tf32 import as_tf32
 from tests.ops.examples import torch_dtype
+from tests.plan.test_places import ATTENTION
 from tests.trained import Trained, compare, trained
 
 # So many products are the longest sum.
@@ -282,19 +283,6 @@ def test_few_rows(rows: int) -> None:
     )
     (compiled,) = link([planned(case.graph(DType.FLOAT32))], check=True)
     check(compiled, case, DType.FLOAT32, "skinny_kernel")
-
-
-ATTENTION = """\
-model Attention(heads, width):
-    input q: [batch, time, heads * width]
-    input k: [batch, keys, heads * width]
-    input v: [batch, keys, heads * width]
-    qh = reshape(q, (batch, time, heads, width)) |> permute((0, 2, 1, 3))
-    kh = reshape(k, (batch, keys, heads, width)) |> permute((0, 2, 3, 1))
-    vh = reshape(v, (batch, keys, heads, width)) |> permute((0, 2, 1, 3))
-    y = softmax(qh @ kh * width ** -0.5, dim=-1) @ vh
-    return y |> permute((0, 2, 1, 3)) |> reshape((batch, time, heads * width))
-"""
 
 
 @functools.cache

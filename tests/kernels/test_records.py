@@ -98,8 +98,8 @@ def check_example(
         )
         terms = None
         if any(isinstance(step, ProductPlan) for step in kernels.plan.steps):
-            sizes = {operand: tensor.abs() for operand, tensor in values.items()}
-            terms = eager_in(DType.FLOAT64, record, example, sizes)
+            unsigned = {operand: tensor.abs() for operand, tensor in values.items()}
+            terms = eager_in(DType.FLOAT64, record, example, unsigned)
         if record is reductions.MEAN:
             # A mean of numbers of both signs cancels: its error is one of the terms, which are
             # smaller than 4, by a rounding of each of the four steps that make it.

@@ -62,7 +62,7 @@ def test_rules_keep_every_bit(root: Node, left: list[str]) -> None:
 
 
 def test_a_zero_is_known_in_every_dtype() -> None:
-    """No kernel has to store it; integers and other numbers are converted."""
+    """No kernel has to store it; other numbers are converted, which rounds them."""
     zero = build.zeros((8,), DType.BFLOAT16)
     assert operations(simplified(zero)) == ["expand"]
     assert simplified(zero).dtype is DType.BFLOAT16

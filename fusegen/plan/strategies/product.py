@@ -37,7 +37,7 @@ from fusegen.plan.strategies.rows import (
 TILE = SharedTile(rows=64, columns=64, depth=16, used_columns=64, own_rows=8, own_columns=4)
 # Groups wider than the narrow tile get this one, if they fit.
 WIDE_COLUMNS = 128
-# How many neighbouring columns a thread may store with one access, of 16 bytes at most.
+# How many neighbouring columns an epilogue over elements may work on at once, in any dtype.
 VECTORS = (1, 2, 4, 8)
 # What a kernel may declare of shared memory.
 STATIC_SHARED = 48 * 1024

@@ -73,7 +73,7 @@ def sharings(layout: Layout, most: int) -> Iterator[Sharing]:
         needed = power_of_two(-(-layout.columns // most))
         lanes = min(max(layout.lanes, needed), WARP) if layout.is_fixed else WARP
         yield Sharing(RowMapping.WARP, lanes, BLOCK_THREADS, most)
-    if not layout.is_fixed:
+    if not layout.is_fixed:  # between a warp and a block, half of whose threads would be idle
         yield _by_warps(LEAST_WARPS * WARP, most)
     for threads in _block_sizes(layout, most // layout.vector):
         yield _by_block(threads, most)
