@@ -10,6 +10,8 @@ from fusegen.passes import pipeline
 from fusegen.passes.inner_sums import sum_inner_dims_first
 from fusegen.passes.pipeline import Pass
 from fusegen.passes.private_chains import separate_reductions
+from fusegen.plan.cost import Device, SizeHints
+from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.strategies import piece_sums
 
 ARRANGING = (
@@ -22,3 +24,12 @@ def arranged(graph: Graph, watch: pipeline.Watch = pipeline.unseen) -> Graph:
     """A decomposed graph as kernels compute it: sums in one step or in two, and what reductions
     along different dims need computed for each. `watch` sees it after each pass that changed it."""
     return pipeline.run(graph, watch, ARRANGING)
+
+
+def with_stored_operands(
+    graph: Graph, device: Device, hints: SizeHints, watch: pipeline.Watch = pipeline.unseen
+) -> Graph:
+    """The same, once its sizes are named, with copies of what products had better read as matrices
+    on that device."""
+    storing = partial(store_scattered_operands, device=device, hints=hints)
+    return pipeline.run(graph, watch, (Pass("store scattered operands", storing),))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, shown_name, topological
 from fusegen.ops.record import Reshape
-from fusegen.passes.pipeline import Pass, Watch, unseen
-from fusegen.passes.pipeline import run as run_passes
+from fusegen.passes.pipeline import Watch, unseen
 from fusegen.passes.results import COMPUTED
-from fusegen.plan.arranging import arranged
+from fusegen.plan.arranging import arranged, with_stored_operands
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
@@ -28,7 +26,6 @@ from fusegen.plan.partition import Part, partition
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.plan.rounding import as_stored
-from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.sizes import name_sizes
 
 # How many operations' names a kernel's name is made of.
@@ -53,9 +50,7 @@ def plan_module(
     sees the graph after each of the planner's own passes that changed it.
     """
     hints = SizeHints.of(graph) if hints is None else hints
-    graph = name_sizes(arranged(graph, watch))
-    storing = partial(store_scattered_operands, device=device, hints=hints)
-    graph = run_passes(graph, watch, (Pass("store scattered operands", storing),))
+    graph = with_stored_operands(name_sizes(arranged(graph, watch)), device, hints, watch)
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)
