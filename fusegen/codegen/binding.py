@@ -20,6 +20,7 @@ from fusegen.ir.graph import Shape
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan, Step
 from fusegen.plan.sizes import definitions
@@ -239,7 +240,7 @@ class _Writer:
         if isinstance(step, LibraryPlan):
             return (self._library_call(step),)
         signature = launchers[step.name]
-        allocations = tuple(self._allocation(buffer) for buffer in signature.writes)
+        allocations = tuple(self._memory(buffer, step) for buffer in signature.writes)
         arguments = []
         for buffer in signature.reads:
             arguments.append(f"{self.variables[buffer.name]}.const_data_ptr()")
@@ -251,7 +252,12 @@ class _Writer:
         call = f'run.check("{step.name}", launch_{step.name}(\n        {passed}));'
         return (*allocations, call)
 
-    def _allocation(self, buffer: Buffer) -> str:
+    def _memory(self, buffer: Buffer, step: KernelPlan) -> str:
+        if step.in_place is not None and buffer is step.in_place.written:
+            same = self.variables[step.in_place.read.name]
+            if buffer.shape != step.in_place.read.shape:
+                same = f"torch::stable::view({same}, {self._sizes(buffer.shape)})"
+            return self._assigned(buffer, same)
         dtype = SCALAR_TYPES[buffer.dtype]
         result = self.results.get(buffer.name)
         if result is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.codegen.kernel_text import KernelText
-from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.loops import VectorLoop
 from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
@@ -30,17 +30,22 @@ class ElementwiseText:
 def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     """Fill the skeleton from the plan."""
     scope = Scope.of(
-        plan.name, plan.values, plan.written, stored_integers(plan.stores), (plan.count,)
+        plan.name,
+        plan.values,
+        plan.written,
+        stored_integers(plan.stores),
+        (plan.count,),
+        in_place=plan.in_place,
     )
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
-    load = scalar_load(scope)
     statements = Statements(
         scope.names,
         loop.scope.symbols,
         loop.load,
-        load,
+        loop.guarded_load,
         multiplied=plan.multiplied,
         choice=loop.choice,
+        condition=loop.condition,
     )
     for store in plan.stores:
         statements.lines.append(loop.store(store, statements.value(store.value)))

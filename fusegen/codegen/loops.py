@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from fusegen.codegen.c_text import loaded, storage_type, stored
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
+from fusegen.codegen.statements import Condition, GuardedLoadText
+from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances
 from fusegen.plan.expressions import Compute, Expression, Load, Position
@@ -53,6 +55,8 @@ class VectorLoop:
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
     shared: dict[Load, str] = field(default_factory=dict)
+    conditions: dict[Condition, str] = field(default_factory=dict)
+    guarded: dict[tuple[Load, tuple[Condition, ...]], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # What is prepared ahead of the element loop has names inside this loop only.
@@ -92,9 +96,54 @@ class VectorLoop:
                 lines = [f"{target} {source};"] if is_short else [target, f"    {source};"]
                 self.before += lines
             self.vectors[load] = variable
-        vector = self.vectors[load]
-        is_stored = load.dtype.compute is load.dtype
-        return f"{vector}[element]" if is_stored else f"value_at({vector}, element)"
+        return _element_of(self.vectors[load], load)
+
+    def condition(self, condition: Condition) -> str | None:
+        """The name of a condition that is the same for all elements of a vector."""
+        known = replace(condition, holds=True)
+        if known not in self.conditions:
+            if not self._is_fixed(condition):
+                return None
+            variable = self.scope.names.fresh("is_within")
+            self.before.append(f"const bool {variable} = {self._compared(known)};")
+            self.conditions[known] = variable
+        return self.conditions[known] if condition.holds else f"!{self.conditions[known]}"
+
+    def guarded_load(self, load: Load, conditions: tuple[Condition, ...] = (), /) -> str:
+        """The right side for a load that may be read under `conditions` only: neighbours are loaded
+        together where these are the same for all of them."""
+        if load in self.vectors:
+            return _element_of(self.vectors[load], load)
+        if not (all(map(self._is_fixed, conditions)) and self.is_contiguous(load.offset)):
+            return scalar_load(self.scope)(load)
+        if (load, conditions) not in self.guarded:
+            name, dtype = self.scope.buffer(load.buffer), storage_type(load.buffer.dtype)
+            variable = self.scope.names.fresh(f"{name}_vector")
+            address = self.scope.address(load, self._at_first())
+            source = f"load_vector<{dtype}, vector>({place(name, address)})"
+            nothing = f"Vector<{dtype}, vector>{{}}"
+            if self.ahead and not self.late(load):
+                guard = " && ".join(map(self._compared, conditions))
+                self.loads.append(LoadAhead(variable, dtype, f"{guard} ? {source} : {nothing}"))
+                variable = f"{variable}[step]"
+            else:
+                guard = " && ".join(filter(None, map(self.condition, conditions)))
+                lines = (f"const auto {variable} = {guard}", f"    ? {source}", f"    : {nothing};")
+                self.before += lines
+            self.guarded[load, conditions] = variable
+        return _element_of(self.guarded[load, conditions], load)
+
+    def _is_fixed(self, condition: Condition) -> bool:
+        """Whether a condition is the same for all elements of a vector."""
+        sides = (condition.coordinate, condition.bound)
+        return all(self._access(side) is Access.UNIFORM for side in sides)
+
+    def _compared(self, condition: Condition) -> str:
+        """A condition that is the same for all elements of a vector, where it is evaluated."""
+        at_first = self._at_first()
+        sides = (condition.coordinate, condition.bound)
+        at, bound = (self.scope.factor(side.substitute(at_first)) for side in sides)
+        return f"{at} {'<' if condition.holds else '>='} {bound}"
 
     def _access(self, position: Integer) -> Access:
         return access(position, self.step, self.vector, self.multiples)
@@ -171,9 +220,19 @@ def place(pointer: str, address: str) -> str:
     return f"{pointer} + ({address})" if "?" in address else f"{pointer} + {address}"
 
 
-def scalar_load(scope: Scope) -> Callable[[Load], str]:
+def _element_of(vector: str, load: Load) -> str:
+    # Truth values come out of their words that way.
+    is_stored = load.dtype.compute is load.dtype and load.dtype is not DType.BOOL
+    return f"{vector}[element]" if is_stored else f"value_at({vector}, element)"
+
+
+def scalar_load(scope: Scope) -> GuardedLoadText:
     """Loads one element where the loop variables point."""
-    return lambda load: loaded(element_in_memory(load, scope), load.dtype)
+
+    def text(load: Load, conditions: tuple[Condition, ...] = ()) -> str:
+        return loaded(element_in_memory(load, scope), load.dtype)
+
+    return text
 
 
 def element_in_memory(load: Load, scope: Scope) -> str:

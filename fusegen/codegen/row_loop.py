@@ -25,7 +25,8 @@ class RowLoop:
     `sums`. With `joins`, a phase's states are merged together: each merge costs a barrier. Where
     `guard` is given, registers hold a row as vectors, which are stored only where it is true. The
     loads in `copies` and `scalars` come ahead; the vectors of those in `resident` stand in arrays
-    for all rows, of those in `shared` in shared memory. With `shares`, which names the array of a
+    for all rows, of those in `shared` in shared memory; those in `early` are made with the first
+    phase's, whichever needs them. With `shares`, which names the array of a
     slot, moments are taken of all that a thread has of a row at once, which is as much in every
     thread.
     """
@@ -44,6 +45,7 @@ class RowLoop:
     scalars: Mapping[Load, ScalarText] = field(default_factory=dict)
     resident: Mapping[Load, ResidentText] = field(default_factory=dict)
     shared: Mapping[Load, SharedText] = field(default_factory=dict)
+    early: tuple[Load, ...] = ()
     shares: Callable[[int], str] | None = None
 
     @property

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.loops import VectorLoop
 from fusegen.codegen.row_loop import RowLoop
 from fusegen.codegen.row_text import PowersText, ReductionText
 from fusegen.codegen.scope import Scope
-from fusegen.codegen.statements import Statements
+from fusegen.codegen.statements import GuardedLoadText, Statements
 from fusegen.ops.pointwise.arithmetic import DIVIDE
-from fusegen.plan.expressions import Compute, Expression, Load, Reduced, walk
+from fusegen.plan.expressions import Compute, Expression, Reduced, walk
 from fusegen.plan.kernels.row_program import Powers
 from fusegen.plan.tolerance import NARROW
 
@@ -25,7 +25,7 @@ class PowerWriter:
         scope: Scope,
         how: RowLoop,
         row: Statements,
-        load: Callable[[Load], str],
+        load: GuardedLoadText,
         tolerant: frozenset[Expression],
     ) -> None:
         self.scope, self.how, self.row, self.load, self.tolerant = scope, how, row, load, tolerant

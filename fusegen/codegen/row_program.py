@@ -22,6 +22,7 @@ from fusegen.codegen.row_text import (
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer, Quotient
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
@@ -35,6 +36,7 @@ from fusegen.plan.expressions import (
     PartialStates,
     Reduced,
     Size,
+    walk,
 )
 from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, RowProgram
 from fusegen.plan.phases import state_holders
@@ -68,7 +70,9 @@ def program_text(program: RowProgram, scope: Scope, how: RowLoop) -> ProgramText
 
 class _Writer:
     def __init__(self, program: RowProgram, scope: Scope, how: RowLoop) -> None:
-        self.program, self.scope, self.how = program, scope, how
+        # What a row's divisions leave has names in this kernel only.
+        self.scope = scope = replace(scope, symbols=dict(scope.symbols))
+        self.program, self.how = program, how
         self.state_of: dict[Reduced, str] = {}
         self.sums: list[SumText] = []
         self.divisors: dict[Expression, str] = {}
@@ -76,6 +80,8 @@ class _Writer:
         self.load = scalar_load(scope)
         self.tolerant = program.tolerant
         self.count = 0  # of phases written
+        # Where the vectors stand that later phases find in registers.
+        self.vectors = {load: f"{held.name}[step]" for load, held in how.resident.items()}
         self.last_taken: dict[Load, int] = {}  # the last phase that reads what comes ahead
         self.row = Statements(
             scope.names, scope.symbols, self.load, self.load, tolerant=self.tolerant
@@ -85,6 +91,8 @@ class _Writer:
 
     def phase(self, phase: Phase) -> PhaseText:
         """Write one phase; its reductions' results are known to what follows."""
+        if not self.how.across:
+            self._divide_once(phase.roots)
         domain, scope = self.program.domain, self.scope
         multiples = (domain.rows if self.how.across else domain.columns, *self.how.even)
         step, first = (domain.column, "first_column")
@@ -100,7 +108,7 @@ class _Writer:
             self._is_late,
             self.how.guard,
             staged=self._staged(),
-            vectors={load: f"{held.name}[step]" for load, held in self.how.resident.items()},
+            vectors=dict(self.vectors),
         )
         known = self._kept(phase, loop)
         if not self.how.across:
@@ -111,11 +119,12 @@ class _Writer:
             scope.names,
             loop.scope.symbols,
             loop.load,
-            self.load,
+            loop.guarded_load,
             known,
             divisors=self.divisors,
             tolerant=self.tolerant,
             choice=loop.choice,
+            condition=loop.condition,
         )
         holders = state_holders(phase.reductions)
         reductions = tuple(
@@ -133,6 +142,10 @@ class _Writer:
         for kept, text in writes:
             element.lines.append(self.how.slots.write(kept, text, loop))
         body = element.drain()
+        if self.count == 0:
+            for load in self.how.early:
+                loop.load(load)
+                self.vectors[load] = loop.vectors[load]
         taken = [load for load in loop.taken if load in self.how.copies]
         self.last_taken |= dict.fromkeys(taken, self.count)
         self.count += 1
@@ -258,6 +271,24 @@ class _Writer:
         )
         loop.after.append(f"store_vector({place}, {name});")
         return name
+
+    def _divide_once(self, roots: tuple[Expression, ...]) -> None:
+        """Divide the row by sizes ahead of the loop: each takes some 25 instructions, and the
+        compiler would repeat it for every vector."""
+        for load in (e for e in walk(roots) if isinstance(e, Load)):
+            strided = load.coordinates if load.buffer in self.scope.strided else ()
+            found = {d for value in (load.offset, *strided) for d in value.divisions()}
+            for division in sorted(found, key=lambda d: len(str(d))):  # inner ones first
+                is_of_row = self.program.domain.row.alone in division.numerator.symbols()
+                varies = self.column in Integer.of_atom(division).symbols()
+                if not is_of_row or varies or division.denominator.constant is not None:
+                    continue
+                if division not in self.scope.symbols:
+                    value = self.scope.text(Integer.of_atom(division))
+                    kind = "quotient" if isinstance(division, Quotient) else "remainder"
+                    name = self.scope.names.fresh(f"row_{kind}")
+                    self.row.lines.append(f"const int64_t {name} = {value};")
+                    self.scope.symbols[division] = name
 
     def _hoist(self, roots: tuple[Expression, ...], kept: frozenset[Expression]) -> None:
         """Compute ahead of the loop all that is the same for the whole row."""

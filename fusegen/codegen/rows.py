@@ -114,7 +114,11 @@ def rows_text(plan: RowPlan) -> RowText:
     stores = [s for p in plan.program.phases for s in p.stores] + [*plan.program.row_stores]
     integers = (domain.row, domain.rows, domain.column, domain.columns)
     scope = Scope.of(
-        plan.name, plan.values, plan.program.written, (*integers, *stored_integers(tuple(stores)))
+        plan.name,
+        plan.values,
+        plan.program.written,
+        (*integers, *stored_integers(tuple(stores))),
+        in_place=plan.in_place,
     )
     return RowText(
         KernelText.of(plan, scope),
@@ -158,6 +162,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         scalars=scalars,
         resident=resident,
         shared=shared,
+        early=form.early,
         shares=(lambda slot: slots[slot].name) if form.by_shares else None,
     )
     program = program_text(form.program, scope, how)

@@ -9,6 +9,7 @@ from fusegen.codegen.names import Names, identifier
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.expressions import Expression, Load, PartialStates, Position, Select, Size, walk
+from fusegen.plan.kernels.base import InPlace
 from fusegen.plan.kernels.stores import Store
 
 
@@ -30,6 +31,7 @@ class Scope:
     strided: tuple[Buffer, ...]
     stores: tuple[Buffer, ...]
     buffer_names: dict[str, str]
+    in_place: InPlace | None
 
     @staticmethod
     def of(
@@ -40,10 +42,12 @@ class Scope:
         host_integers: tuple[Integer, ...] = (),
         *,
         is_packed: bool = False,
+        in_place: InPlace | None = None,
     ) -> Scope:
         """The scope of a kernel of that name, that computes `values` into `stores`; `integers` are
         all further expressions its text contains, `host_integers` those of the launcher's. One
-        that `is_packed` is launched for contiguous tensors only, and takes no strides."""
+        that `is_packed` is launched for contiguous tensors only, and takes no strides. Those of
+        `in_place` are the same memory."""
         names = Names(kernel=kernel)
         loads: dict[Buffer, None] = {}
         strided: dict[Buffer, None] = {}
@@ -79,6 +83,7 @@ class Scope:
             tuple(b for b in loads if b in strided),
             tuple(dict.fromkeys(stores)),
             buffer_names,
+            in_place,
         )
 
     def text(self, value: Integer) -> str:
@@ -112,16 +117,20 @@ class Scope:
         """The kernel's parameters: pointers read with their strides, pointers written, sizes."""
         return (
             *(p for b in self.loads for p in self._read_parameters(b)),
-            *(f"{storage_type(b.dtype)}* __restrict__ {self.buffer(b)}" for b in self.stores),
+            *(f"{storage_type(b.dtype)}{self._pointer(b)}" for b in self.stores),
             *(f"int64_t {self.symbols[size]}" for size in self.sizes),
         )
 
     def _read_parameters(self, buffer: Buffer) -> tuple[str, ...]:
         name = self.buffer(buffer)
-        pointer = f"const {storage_type(buffer.dtype)}* __restrict__ {name}"
+        pointer = f"const {storage_type(buffer.dtype)}{self._pointer(buffer)}"
         if buffer not in self.strided:
             return (pointer,)
         return (pointer, f"Strides<{buffer.type.rank}> {name}_strides")
+
+    def _pointer(self, buffer: Buffer) -> str:
+        has_own_memory = self.in_place is None or buffer not in self.in_place.buffers
+        return f"* {'__restrict__ ' if has_own_memory else ''}{self.buffer(buffer)}"
 
 
 def stored_integers(stores: tuple[Store, ...]) -> tuple[Integer, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from fusegen.codegen.c_text import compute_type, factor, integer, number, storage_type
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
-from fusegen.ir.integers import Atom
+from fusegen.ir.integers import Atom, Integer
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.pointwise.logic import WHERE
@@ -27,6 +28,30 @@ from fusegen.plan.expressions import (
 from fusegen.plan.tolerance import NARROW
 
 LoadText = Callable[[Load], str]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """That `coordinate < bound`, or that it is not."""
+
+    coordinate: Integer
+    bound: Integer
+    holds: bool = True
+
+    @property
+    def negated(self) -> Condition:
+        """The opposite."""
+        return replace(self, holds=not self.holds)
+
+
+class GuardedLoadText(Protocol):
+    """The right side for a load that may be read under some conditions only."""
+
+    def __call__(self, load: Load, conditions: tuple[Condition, ...] = (), /) -> str: ...
+
+
+# The name of a condition that is the same for a whole vector; None where its elements may differ.
+ConditionText = Callable[[Condition], "str | None"]
 # The text for a random choice that is made with its neighbours' ahead of the elements, given what
 # is known there already; None for one that has to be made for each element.
 ChoiceText = Callable[[Compute, Mapping[Expression, str]], "str | None"]
@@ -38,7 +63,8 @@ class Statements:
 
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
     loop variables and sizes; `load` writes a load's right side in its compute type, `guarded_load`
-    does so where only one side of a selection may be read, so nothing may be loaded ahead.
+    does so where only one side of a selection may be read, so nothing may be loaded ahead but under
+    the conditions that choose it; `condition` names those that are known ahead.
     `choice` writes random choices.
     `divisors` names the prepared `Divisor`s of what many elements are divided by. Quicker functions
     will do for results of 16 bits and for the values in `tolerant`; of those in `multiplied` the
@@ -48,13 +74,14 @@ class Statements:
     names: Names
     symbols: Mapping[Atom, str]
     load: LoadText
-    guarded_load: LoadText
+    guarded_load: GuardedLoadText
     known: dict[Expression, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     divisors: Mapping[Expression, str] = field(default_factory=dict)
     tolerant: frozenset[Expression] = frozenset()
     multiplied: frozenset[Expression] = frozenset()
     choice: ChoiceText = lambda choice, known: None
+    condition: ConditionText = lambda condition: None
     known_before: Mapping[Expression, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,54 +140,66 @@ class Statements:
         if isinstance(expression, Load):
             return self.load(expression)
         if isinstance(expression, Select):
-            *conditions, (_, last) = self._branches(expression)
-            texts = [f"{condition} ? {self._side(side)} : " for condition, side in conditions]
+            *choices, last = self._branches(expression)
+            texts = [f"{self._compared(c.met[-1])} ? {self._side(c)} : " for c in choices]
             return "".join(texts) + self._side(last)
         assert isinstance(expression, Compute), f"{expression.name} is not available here"
         return self._compute(expression)
 
-    def _branches(self, select: Select) -> list[tuple[str, Expression]]:
-        """The conditions and sides of a selection and those behind it; the last has none."""
-        found: list[tuple[str, Expression]] = []
+    def _branches(self, select: Select) -> list[_Branch]:
+        """The sides of a selection and those behind it, each with the conditions that choose it."""
+        found: list[_Branch] = []
+        failed: tuple[Condition, ...] = ()
         expression: Expression = select
         while isinstance(expression, Select) and expression not in self.known:
-            coordinate, bound = expression.coordinate, expression.bound
-            condition = f"{factor(coordinate, self.symbols)} < {factor(bound, self.symbols)}"
-            found.append((condition, expression.below))
+            condition = Condition(expression.coordinate, expression.bound)
+            found.append(_Branch((*failed, condition), expression.below))
+            failed = (*failed, condition.negated)
             expression = expression.otherwise
-        return [*found, ("", expression)]
+        return [*found, _Branch(failed, expression)]
+
+    def _compared(self, condition: Condition) -> str:
+        named = self.condition(condition)
+        if named is not None:
+            return named
+        coordinate = factor(condition.coordinate, self.symbols)
+        return f"{coordinate} < {factor(condition.bound, self.symbols)}"
 
     def _is_plain(self, select: Select) -> bool:
         """Whether every side is at most a load, so that a conditional expression will do."""
         return all(
-            side in self.known or isinstance(side, (Literal, Size, Load))
-            for _, side in self._branches(select)
+            branch.side in self.known or isinstance(branch.side, (Literal, Size, Load))
+            for branch in self._branches(select)
         )
 
-    def _side(self, side: Expression) -> str:
-        if isinstance(side, Load) and side not in self.known:
-            text = self.guarded_load(side)
+    def _side(self, branch: _Branch) -> str:
+        if isinstance(branch.side, Load) and branch.side not in self.known:
+            text = self.guarded_load(branch.side, branch.met)
             return f"({text})" if "?" in text else text
-        return self._text(side)
+        return self._text(branch.side)
 
     def _write_branches(self, select: Select) -> None:
         """Only the chosen side may be evaluated: each is a block of its own."""
         variable = self.names.fresh(select.name)
         self.lines.append(f"{compute_type(select.dtype)} {variable};")
-        for position, (condition, side) in enumerate(self._branches(select)):
-            opening = f"if ({condition}) {{" if condition else "{"
+        *_, last = branches = self._branches(select)
+        for position, branch in enumerate(branches):
+            is_last = branch is last
+            opening = "{" if is_last else f"if ({self._compared(branch.met[-1])}) {{"
             self.lines.append(f"}} else {opening}" if position else opening)
+            load = _under(self.guarded_load, branch.met)
             inner = Statements(
                 self.names,
                 self.symbols,
-                self.guarded_load,
-                self.guarded_load,
+                load,
+                load,
                 {**self.known},
                 divisors=self.divisors,
                 tolerant=self.tolerant,
                 multiplied=self.multiplied,
+                condition=self.condition,
             )
-            value = inner.value(side)
+            value = inner.value(branch.side)
             self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]
         self.lines.append("}")
         self.known[select] = variable
@@ -194,6 +233,24 @@ class Statements:
         text = self.known[operand]
         plain = operand.dtype.compute is common.compute
         return text if plain else f"convert<{compute_type(common)}>({text})"
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A side of a selection, and the conditions `met` where it is chosen: of those that end in it,
+    the last one is its own."""
+
+    met: tuple[Condition, ...]
+    side: Expression
+
+
+def _under(load: GuardedLoadText, outer: tuple[Condition, ...]) -> GuardedLoadText:
+    """Loads under some conditions besides their own."""
+
+    def guarded(inner: Load, conditions: tuple[Condition, ...] = ()) -> str:
+        return load(inner, (*outer, *conditions))
+
+    return guarded
 
 
 def _statement_arguments(expression: Expression) -> Iterable[Expression]:

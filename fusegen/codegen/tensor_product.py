@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type
 from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
-from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.loops import LoadAhead, VectorLoop
 from fusegen.codegen.names import mentions
 from fusegen.codegen.operand_prologue import (
     PrologueText,
@@ -41,10 +41,12 @@ GUARD = "is_active"
 
 @dataclass(frozen=True)
 class ElementLoopText:
-    """An elementwise epilogue: statements ahead of a tile's elements, and around and inside the
-    loop over so many neighbouring columns."""
+    """An elementwise epilogue: vectors that are loaded while the products are made, statements
+    ahead of a tile's elements, and those around and inside the loop over so many neighbouring
+    columns."""
 
     neighbours: int
+    early: tuple[LoadAhead, ...]
     ahead: tuple[str, ...]
     before: tuple[str, ...]
     body: tuple[str, ...]
@@ -202,28 +204,41 @@ def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
     neighbours = cores.neighbours
+    column, multiples = plan.axes.column, (plan.axes.columns,)
+    meanwhile = VectorLoop(scope, column, "first_column", neighbours, multiples, ahead=True)
+    for load in cores.early:
+        meanwhile.load(load)
+    early = tuple(meanwhile.loads)
     scope, ahead = batch_places(plan, epilogue, scope)
     loop = VectorLoop(
         scope,
-        plan.axes.column,
+        column,
         "first_column",
         neighbours,
-        (plan.axes.columns,),
+        multiples,
         guard=GUARD,
         exchange="exchange_columns" if cores.exchange is Exchange.OF_RESULTS else "",
+        vectors={
+            load: f"{text.name}[block][half]" for load, text in zip(cores.early, early, strict=True)
+        },
     )
     values = tuple(store.value for store in epilogue.stores)
     element = _accumulator("block", neighbours)
     known: dict[Expression, str] = {e: element for e in walk(values) if isinstance(e, Accumulator)}
-    load = scalar_load(scope)
     statements = Statements(
-        scope.names, loop.scope.symbols, loop.load, load, known, choice=loop.choice
+        scope.names,
+        loop.scope.symbols,
+        loop.load,
+        loop.guarded_load,
+        known,
+        choice=loop.choice,
+        condition=loop.condition,
     )
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
     before, body, after = tuple(loop.before), statements.drain(), tuple(loop.after)
-    return ElementLoopText(neighbours, ahead, before, body, after)
+    return ElementLoopText(neighbours, early, ahead, before, body, after)
 
 
 def _program(

@@ -90,8 +90,10 @@ def _atom_run(
     run = _run(atom.numerator, symbol, vector, multiples)
     if run is None or symbol in atom.denominator.symbols():
         return None
-    divisor = atom.denominator
-    even = (divisor.constant is not None and divisor.constant % vector == 0) or divisor in multiples
+    even = all(
+        _is_multiple(Integer(((monomial, coefficient),)), coefficient, vector, multiples)
+        for monomial, coefficient in atom.denominator.terms
+    )
     if not (run[1] and even):
         return None if run[0] else (0, False)
     return (0, False) if isinstance(atom, Quotient) else run

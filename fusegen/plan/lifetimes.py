@@ -69,10 +69,14 @@ def peak(steps: tuple[Step, ...], hints: SizeHints) -> Peak:
     found: Peak | None = None
     allocated: dict[Buffer, int] = {}
     for step, ended in zip(steps, last_uses(steps), strict=True):
-        allocated |= {b: hints.value(b.bytes) for b in step.written}
+        in_place = None if isinstance(step, LibraryPlan) else step.in_place
+        own = (b for b in step.written if in_place is None or b is not in_place.written)
+        allocated |= {b: hints.value(b.bytes) for b in own}
         total = sum(allocated.values())
         if found is None or total > found.bytes:
             found = Peak(total, step)
+        if in_place is not None:
+            allocated[in_place.written] = allocated[in_place.read]
         for buffer in ended:
             allocated.pop(buffer, None)
     assert found is not None, "a plan has steps"

@@ -15,6 +15,7 @@ from fusegen.plan.arranging import arranged, with_stored_operands
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.group import Context, Group
+from fusegen.plan.in_place import with_results_in_place
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan, Step
@@ -54,7 +55,7 @@ def plan_module(
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)
-    steps = _named(parts)
+    steps = with_results_in_place(_named(parts), hints)
     arguments = tuple(buffers[node] for node in graph.placeholders)
     results = tuple(replace(buffers[base(root)], type=root.type) for root in graph.roots)
     written = dict.fromkeys(buffer for step in steps for buffer in step.written)

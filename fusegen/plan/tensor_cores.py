@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Integer
+from fusegen.plan.early_loads import early_in_tile
 from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
@@ -172,7 +173,7 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
 def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
     """How columns of a result of `dtype` are exchanged so that a thread holds as many neighbours as
     one access takes; there must be whole exchanges of them, but for epilogues over elements
-    (`with_wide_stores`).
+    (`with_wide_accesses`).
 
     By the copy it costs nothing, but takes the two dimensions that are not left beside batches, and
     neighbours along K. Lanes do it for 16 bits, whose exchange is a transposition of 4 by 4 pairs.
@@ -184,9 +185,10 @@ def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
     return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
 
 
-def with_wide_stores(cores: WgmmaForm, epilogue: Epilogue, columns: Integer) -> WgmmaForm:
-    """The form in which an epilogue over elements stores whole vectors: of any number of columns
-    that are whole vectors, and where it is known at run time only, if they are."""
+def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) -> WgmmaForm:
+    """The form in which an epilogue over elements loads and stores whole vectors: of any number of
+    columns that are whole vectors, and where it is known at run time only, if they are."""
+    columns = axes.columns
     if not isinstance(epilogue, ElementEpilogue):
         return cores
     dtype = cores.left.buffer.dtype
@@ -197,6 +199,9 @@ def with_wide_stores(cores: WgmmaForm, epilogue: Epilogue, columns: Integer) -> 
             cores = replace(
                 cores, exchange=Exchange.BY_LANES, neighbours=neighbours, or_pairs=not are_whole
             )
+    if cores.neighbours * dtype.itemsize == ACCESS_BYTES:
+        early = early_in_tile(epilogue.values, axes.column, columns, cores.neighbours)
+        cores = replace(cores, early=early)
     return _exchanging_results(cores, epilogue)
 
 
@@ -215,7 +220,7 @@ def _exchanging_results(cores: WgmmaForm, epilogue: ElementEpilogue) -> WgmmaFor
 
 def in_pairs(cores: WgmmaForm) -> WgmmaForm:
     """The form whose threads go on with the pairs that wgmma leaves them."""
-    return replace(cores, exchange=Exchange.NONE, neighbours=PAIR, or_pairs=False)
+    return replace(cores, exchange=Exchange.NONE, neighbours=PAIR, or_pairs=False, early=())
 
 
 def neighbours_after(exchange: Exchange, dtype: DType) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.expressions import Load
 from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.split_product import Split
 from fusegen.plan.kernels.stores import Store
@@ -72,6 +73,7 @@ class WgmmaForm:
     Each thread of the epilogue holds `neighbours` neighbouring columns of a row at a time, after an
     `exchange` where these are more than 2. With `or_pairs` the number of columns is known at run
     time only: where it is no multiple of `neighbours`, threads go on with the pairs they have.
+    The epilogue's loads in `early` are made while the products are.
     """
 
     rows: int
@@ -88,6 +90,7 @@ class WgmmaForm:
     parts: int = 1
     shared: SharedDepth | None = None
     or_pairs: bool = False
+    early: tuple[Load, ...] = ()
 
     @property
     def kind(self) -> TileKind:

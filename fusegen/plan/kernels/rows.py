@@ -66,6 +66,7 @@ class RowForm:
     Where rows are exact, with `by_shares` moments are taken of all that a thread has of a row at
     once. With `ahead` the grid has as many blocks or clusters as the device runs at once, and each
     works through its rows, which come ahead; only whole vectors of packed tensors can be copied so.
+    The loads in `early` are those of later phases that are made with the first one's.
     """
 
     program: RowProgram
@@ -78,6 +79,7 @@ class RowForm:
     ahead: Ahead | None = None
     by_shares: bool = False
     piece_lanes: int | None = None
+    early: tuple[Load, ...] = ()
 
     @property
     def rows_a_block(self) -> int:

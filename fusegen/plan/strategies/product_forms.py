@@ -11,7 +11,7 @@ from fusegen.plan.preferences import ProductShape
 from fusegen.plan.shared_depth import shared_tiles, with_shared_depth
 from fusegen.plan.split_product import split_product
 from fusegen.plan.strategies.product_operands import ProductOperands
-from fusegen.plan.tensor_cores import tensor_cores, tile_forms, with_wide_stores
+from fusegen.plan.tensor_cores import tensor_cores, tile_forms, with_wide_accesses
 
 
 def widest_form(operands: ProductOperands, width: int | None, context: Context) -> WgmmaForm | None:
@@ -37,7 +37,7 @@ def forms_on_tiles(
 ) -> tuple[tuple[WgmmaForm, ...], tuple[TunedRows, ...]]:
     """The form on the tiles that are worth a kernel, and the tuned choices among them."""
     node, axes = operands.node, operands.axes
-    cores = with_wide_stores(widest, epilogue, axes.columns)
+    cores = with_wide_accesses(widest, epilogue, axes)
     shared = shared_tiles(cores, node, axes, epilogue, context)
     processors, preferences = context.device.processors, context.preferences
     forms = tile_forms(cores, axes, width, processors, preferences, shared)

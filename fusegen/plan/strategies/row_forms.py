@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan import exchanges
+from fusegen.plan.early_loads import early_in_rows
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import RowForm, RowMapping
 from fusegen.plan.strategies import rows_ahead
@@ -96,6 +97,7 @@ def _whole(program: RowProgram, way: Sharing, layout: Layout) -> RowForm:
         most // vector,
         most_columns=capacity,
         is_exact=layout.is_fixed and capacity == layout.columns,
+        early=() if layout.is_outer else early_in_rows(program, layout.vector),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan.access import Access, access
-from fusegen.plan.expressions import Expression, Load, Reduced, Select
+from fusegen.plan.early_loads import certain_loads
+from fusegen.plan.expressions import Load
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import COPY_BYTES, Ahead, RowForm
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES
@@ -63,7 +64,7 @@ def _loads(program: RowProgram, vector: int) -> tuple[Load, ...]:
     domain = program.domain
     found: dict[Load, None] = {}
     for phase in program.phases:
-        for load in _certain_loads(phase.roots):
+        for load in certain_loads(phase.roots):
             moves = domain.row.alone in load.offset.symbols()
             way = access(load.offset, domain.column, vector, (domain.columns,))
             if moves and _is_copied(load, vector) and way is Access.CONTIGUOUS:
@@ -79,7 +80,7 @@ def _is_copied(load: Load, vector: int) -> bool:
 def _alike(program: RowProgram, vector: int) -> tuple[Load, ...]:
     """What all rows read alike as whole vectors, if it is worth keeping."""
     domain = program.domain
-    loads = (load for phase in program.phases for load in _certain_loads(phase.roots))
+    loads = (load for phase in program.phases for load in certain_loads(phase.roots))
     alike = (load for load in loads if domain.row.alone not in load.symbols)
     found = tuple(
         load
@@ -106,24 +107,6 @@ def _resident(form: RowForm, program: RowProgram, vector: int) -> tuple[Load, ..
 def _scalars(program: RowProgram) -> tuple[Load, ...]:
     """What is read once a row: a saved mean, say."""
     row, column = program.domain.row.alone, program.domain.column.alone
-    loads = (load for phase in program.phases for load in _certain_loads(phase.roots))
+    loads = (load for phase in program.phases for load in certain_loads(phase.roots))
     moving = (load for load in loads if row in load.offset.symbols())
     return tuple(dict.fromkeys(load for load in moving if column not in load.symbols))
-
-
-def _certain_loads(roots: tuple[Expression, ...]) -> list[Load]:
-    """The loads below `roots`, but for those that only one side of a selection needs, which may lie
-    outside their tensors, and those of earlier phases."""
-    found: list[Load] = []
-    seen: set[Expression] = set()
-    stack = list(reversed(roots))
-    while stack:
-        expression = stack.pop()
-        if expression in seen:
-            continue
-        seen.add(expression)
-        if isinstance(expression, Load):
-            found.append(expression)
-        if not isinstance(expression, (Select, Reduced)):
-            stack.extend(reversed(expression.arguments))
-    return found

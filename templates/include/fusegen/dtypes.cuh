@@ -91,6 +91,10 @@ struct alignas(N * sizeof(T) < access_bytes ? N * sizeof(T) : access_bytes) Vect
             const std::uint32_t pair = reinterpret_cast<const std::uint32_t*>(elements)[i / 2];
             const std::uint32_t bits = i % 2 == 0 ? pair : pair >> 16;
             return __ushort_as_bfloat16(static_cast<unsigned short>(bits));
+        } else if constexpr (std::is_same<T, bool>::value && N % 4 == 0) {
+            // Out of its word: left to itself the compiler keeps each truth value in a register.
+            const std::uint32_t word = reinterpret_cast<const std::uint32_t*>(elements)[i / 4];
+            return (word >> i % 4 * 8 & 0xff) != 0;
         } else {
             return elements[i];
         }
