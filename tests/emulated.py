@@ -103,6 +103,11 @@ class Kernels:
         for buffer in (*self.plan.results, *self.plan.workspaces):
             shape = [size.evaluate(sizes) for size in buffer.shape]
             memory[buffer.name] = poison(torch.empty(shape, dtype=torch_dtype(buffer.dtype)))
+        for step in self.plan.steps:
+            same = None if isinstance(step, LibraryPlan) else step.in_place
+            if same is not None:
+                shape = memory[same.written.name].shape
+                memory[same.written.name] = memory[same.read.name].view(shape)
         runtime = emulator_runtime()
         with emulation(seed, check):
             runtime.forget_all()

@@ -11,7 +11,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Condition, GuardedLoadText
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
-from fusegen.plan.access import Access, access, advances
+from fusegen.plan.access import Access, access, advances, compares_alike
 from fusegen.plan.expressions import Compute, Expression, Load, Position
 from fusegen.plan.kernels.stores import Store
 
@@ -135,8 +135,8 @@ class VectorLoop:
 
     def _is_fixed(self, condition: Condition) -> bool:
         """Whether a condition is the same for all elements of a vector."""
-        sides = (condition.coordinate, condition.bound)
-        return all(self._access(side) is Access.UNIFORM for side in sides)
+        coordinate, bound = condition.coordinate, condition.bound
+        return compares_alike(coordinate, bound, self.step, self.vector, self.multiples)
 
     def _compared(self, condition: Condition) -> str:
         """A condition that is the same for all elements of a vector, where it is evaluated."""

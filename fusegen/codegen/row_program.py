@@ -275,11 +275,12 @@ class _Writer:
     def _divide_once(self, roots: tuple[Expression, ...]) -> None:
         """Divide the row by sizes ahead of the loop: each takes some 25 instructions, and the
         compiler would repeat it for every vector."""
+        variables = {s for s in self.program.domain.row.symbols() if s.extent is not None}
         for load in (e for e in walk(roots) if isinstance(e, Load)):
             strided = load.coordinates if load.buffer in self.scope.strided else ()
             found = {d for value in (load.offset, *strided) for d in value.divisions()}
             for division in sorted(found, key=lambda d: len(str(d))):  # inner ones first
-                is_of_row = self.program.domain.row.alone in division.numerator.symbols()
+                is_of_row = bool(variables & division.numerator.symbols())
                 varies = self.column in Integer.of_atom(division).symbols()
                 if not is_of_row or varies or division.denominator.constant is not None:
                     continue

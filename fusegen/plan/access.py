@@ -36,6 +36,22 @@ def advances(value: Integer, step: Integer, vector: int) -> bool:
     return run is not None and run[0] == 1
 
 
+def compares_alike(
+    coordinate: Integer,
+    bound: Integer,
+    step: Integer,
+    vector: int,
+    multiples: tuple[Integer, ...] = (),
+) -> bool:
+    """Whether `coordinate < bound` is the same over `vector` steps, in the terms of `access`: as
+    the coordinate is, or as whole vectors lie on one side."""
+    run = _run(coordinate, step.alone, vector, multiples)
+    limit = _run(bound, step.alone, vector, multiples)
+    if run is None or limit is None or limit[0] != 0:
+        return False
+    return run[0] == 0 or (run[1] and limit[1])
+
+
 def _run(
     value: Integer, symbol: Symbol, vector: int, multiples: tuple[Integer, ...]
 ) -> tuple[int, bool] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -145,14 +146,18 @@ class _Partition:
                 self._try(frozenset((self.group_of[node], self.group_of[producer])))
 
     def _join_producers(self, node: Node) -> None:
-        """Join the group of `node` with those it reads from."""
+        """Join the group of `node` with those it reads from, and then with those that several of
+        these read: all that uses their results may be inside by then."""
         candidates = list(self._below(self.group_of[node]))
+        readers = Counter(below for key in candidates for below in self._below(key))
         size = {key: self._bytes(key) for key in candidates}
         candidates.sort(key=lambda key: (-size[key], key))
-        if len(candidates) > 1 and self._try(frozenset((self.group_of[node], *candidates))):
-            return
-        for key in candidates:
-            if key in self.groups:
+        if len(candidates) < 2 or not self._try(frozenset((self.group_of[node], *candidates))):
+            for key in candidates:
+                if key in self.groups:
+                    self._try(frozenset((self.group_of[node], key)))
+        for key in sorted(self._below(self.group_of[node])):
+            if readers[key] > 1:
                 self._try(frozenset((self.group_of[node], key)))
 
     def join_siblings(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from fusegen.ir.dtypes import DType
 from tests.emulated import apply, cuda_text, graph, planned, run, value
+from tests.ops.examples import torch_dtype
 
 X, Y = value("x", "n", 30), value("y", "n", 7)
 
@@ -39,3 +42,36 @@ def test_joins_within_joins() -> None:
     (actual,) = run(graph([X, Y, z], result), [x, y, z_values], check=True)
     expected = torch.cat([y, torch.cat([x.exp(), z_values], 1).relu(), -y], 1)
     torch.testing.assert_close(actual, expected)
+
+
+# Shapes of both sides, along which dim they are joined, and whether vectors of 4 or 8 are of one.
+JOINS = {
+    "a dim before": ((5, 3, 24), (5, 2, 24), 1, True),
+    "whole vectors": ((5, 40), (5, 16), 1, True),
+    "within a vector": ((5, 30), (5, 10), 1, False),
+}
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+@pytest.mark.parametrize("join", JOINS)
+def test_neighbours_on_one_side_are_loaded_together(join: str, dtype: DType) -> None:
+    *shapes, dim, are_together = JOINS[join]
+    tensors = [torch.randn(shape).to(torch_dtype(dtype)) for shape in shapes]
+    x, y = (value(name, "n", *s[1:], dtype=dtype) for name, s in zip("xy", shapes, strict=True))
+    joined = apply("cat", x, y, dim=dim)
+    rows = apply("amax", apply("cos", joined), dim=(1,))  # a kernel of rows
+    for model, expected in (
+        (graph([x, y], joined), torch.cat(tensors, dim)),
+        (graph([x, y], rows), torch.cat(tensors, dim).cos().amax(1)),
+    ):
+        assert ("? load_vector<" in cuda_text(planned(model))) is are_together
+        (actual,) = run(model, tensors, check=True)
+        torch.testing.assert_close(actual, expected, rtol=2**-7, atol=0)
+
+
+def test_sides_of_a_run_time_size_are_told_apart_element_by_element() -> None:
+    x, y = value("x", "n", "m"), value("y", "n", 8)
+    model = graph([x, y], apply("cat", x, y, dim=1))
+    assert "? load_vector<" not in cuda_text(planned(model))
+    tensors = [torch.randn(3, 21), torch.randn(3, 8)]
+    assert torch.equal(run(model, tensors, check=True)[0], torch.cat(tensors, 1))

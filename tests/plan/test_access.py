@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusegen.ir.integers import Integer
-from fusegen.plan.access import Access, access, even_sizes
+from fusegen.plan.access import Access, access, compares_alike, even_sizes
 from tests.plan.numeric import evaluate
 
 N, M = Integer.symbol("n"), Integer.symbol("m")
@@ -90,6 +90,44 @@ def test_claims_hold_where_a_product_is_a_multiple_of_the_vector(
         claims_hold(kind, position, vector, {"n": n, "m": m}, min(48 * n, 96))
 
 
+@settings(max_examples=2000)
+@given(
+    coordinate=positions(),
+    bound=sizes,
+    vector=st.sampled_from([1, 2, 4, 8]),
+    n=st.integers(1, 3),
+    m=st.integers(1, 5),
+)
+def test_what_compares_alike_does(
+    coordinate: Integer, bound: Integer, vector: int, n: int, m: int
+) -> None:
+    if not compares_alike(coordinate, bound, STEP, vector):
+        return
+    limit = evaluate(bound, {"n": n, "m": m})
+    for first, row in itertools.product(range(0, min(48 * n, 96), vector), range(3)):
+        at = {"n": n, "m": m, "row": row}
+        run = [evaluate(coordinate, {**at, "step": first + i}) < limit for i in range(vector)]
+        assert run == [run[0]] * vector
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "bound", "multiples", "expected"),
+    [
+        pytest.param(STEP // 48 % 3, 2, (), True, id="a dim before the last one"),
+        pytest.param(STEP % 48, 16, (), True, id="whole vectors on either side"),
+        pytest.param(STEP % 48, 18, (), False, id="a bound within a vector"),
+        pytest.param(STEP % 50, 16, (), False, id="vectors that wrap around"),
+        pytest.param(STEP, M, (), False, id="a bound known at run time"),
+        pytest.param(STEP, M, (M,), True, id="a bound that vectors divide"),
+    ],
+)
+def test_what_vectors_have_on_one_side(
+    coordinate: Integer, bound: int | Integer, multiples: tuple[Integer, ...], expected: bool
+) -> None:
+    limit = bound if isinstance(bound, Integer) else Integer.of(bound)
+    assert compares_alike(coordinate, limit, STEP, 8, multiples) is expected
+
+
 @pytest.mark.parametrize(
     ("position", "multiples", "expected"),
     [
@@ -99,6 +137,8 @@ def test_claims_hold_where_a_product_is_a_multiple_of_the_vector(
         pytest.param(STEP * 2, (), Access.SCATTERED, id="gaps"),
         pytest.param(STEP % 48, (), Access.CONTIGUOUS, id="a broadcast vector"),
         pytest.param(STEP % 6, (), Access.SCATTERED, id="a vector that wraps around"),
+        pytest.param(STEP // (N * 24) * 8, (), Access.UNIFORM, id="a value some whole rows"),
+        pytest.param(STEP // (N * 6), (), Access.SCATTERED, id="a value a part of some rows"),
         pytest.param(STEP // 48, (), Access.UNIFORM, id="a value a row"),
         pytest.param(STEP % M, (), Access.SCATTERED, id="an unknown width"),
         pytest.param(STEP % M, (M,), Access.CONTIGUOUS, id="a width that vectors divide"),

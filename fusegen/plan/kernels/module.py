@@ -21,9 +21,9 @@ class ModulePlan:
     """Everything one call of the module does: `steps` in order, from `arguments` to `results`.
 
     `graph` is what was planned, with names for sizes that are sums. `results` are the buffers
-    behind its roots, in their order; `workspaces` are allocated for the call. `releases` are, for
-    each step, the buffers that are given back behind it: workspaces, and arguments that the caller
-    has no further use for.
+    behind its roots, in their order; `workspaces` are allocated for the call, but for those that a
+    kernel writes in place. `releases` are, for each step, the buffers that are given back behind
+    it: workspaces, and arguments that the caller has no further use for.
     """
 
     graph: Graph
