@@ -18,7 +18,7 @@ from benchmarks.case import PRECISIONS, Case, Mode
 from benchmarks.ceilings import bandwidth, product_rate
 from benchmarks.measure import Bench
 from benchmarks.record import Record, Row
-from benchmarks.suites import SUITES
+from benchmarks.suites import SUITES, transformers
 from benchmarks.suites.programs import maker
 
 PROGRAM = "model M():\n    input x: [rows, 8]\n    fc = Linear(8, 4)\n    return relu(fc(x))\n"
@@ -240,6 +240,39 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
         x = torch.randn(2, *found.shape[1:]) if len(found.shape) > 1 else torch.randn(64)
         with torch.no_grad():
             torch.testing.assert_close(found.generated()(x), found.plain()(x))
+
+
+@pytest.mark.parametrize(
+    ("plain", "generated", "shape"),
+    [
+        (
+            transformers.Attention(6, 2),
+            maker(transformers.ATTENTION, time=6, width=8, heads=2),
+            (3, 6, 24),
+        ),
+        (
+            transformers.Block(6, 8, 2, 12),
+            maker(transformers.BLOCK, time=6, width=8, heads=2, hidden=12),
+            (3, 6, 8),
+        ),
+        (transformers.Gated(), maker(transformers.GATED, width=5), (4, 10)),
+        (
+            transformers.LinearGeluNorm(5, 7),
+            maker(transformers.LINEAR_GELU_NORM, width=5, features=7),
+            (4, 5),
+        ),
+    ],
+    ids=["attention", "block", "gated", "linear gelu norm"],
+)
+def test_transformers_are_what_the_plain_ones_compute(
+    plain: nn.Module, generated: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    """A CPU tensor is computed by PyTorch, as the program has it."""
+    torch.manual_seed(1)
+    module, x = generated(), torch.randn(shape)
+    module.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), plain(x))
 
 
 def test_a_programs_maker_takes_arguments() -> None:
