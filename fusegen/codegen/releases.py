@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.plan.buffers import Buffer, BufferRole
+from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 
 
@@ -27,11 +28,17 @@ def released(plan: ModulePlan) -> frozenset[Buffer]:
 def release_lines(plan: ModulePlan, step: int, variables: Mapping[str, str]) -> tuple[str, ...]:
     """The statements that give back memory behind a step; `variables` are the buffers' names."""
     lines = []
+    done = plan.steps[step]
+    same = None if isinstance(done, LibraryPlan) else done.in_place
+    if same is not None and same.read in plan.releases[step]:
+        name, heir = variables[same.read.name], variables[same.written.name]
+        lines.append(f"{name} = Tensor();  // its memory is that of {heir}")
     for method, is_workspace in (("run.release", True), ("if (dropping) run.drop", False)):
         given_back = [
             f"&{variables[buffer.name]}"
             for buffer in plan.releases[step]
             if (buffer.role is BufferRole.WORKSPACE) is is_workspace
+            and (same is None or buffer is not same.read)
         ]
         if given_back:
             lines.append(f"{method}({{{', '.join(given_back)}}});")
