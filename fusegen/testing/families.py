@@ -98,6 +98,15 @@ model Heads(heads=2, width=16):
     y = softmax(apart_q @ transpose(apart_k, -2, -1), dim=-1) @ apart_k
     return reshape(transpose(y, 1, 2), (batch, queries, heads * width))
 """
+MASKED = """
+model Masked(heads=2, width=16):
+    input x: [batch, time, 3 * heads * width]
+    input mask: bool[time, time]
+    parts = reshape(x, (batch, time, 3, heads, width)) |> permute((2, 0, 3, 1, 4))
+    scores = where(mask, parts[0] @ transpose(parts[1], -2, -1), -inf)
+    y = softmax(scores, dim=-1) @ parts[2]
+    return reshape(transpose(y, 1, 2), (batch, time, heads * width))
+"""
 IMAGE_CONVOLUTION = """
 model Convolved(channels=8, features=32, groups=8):
     input x: [batch, channels, height, width]
@@ -132,6 +141,7 @@ FAMILIES = (
     Family("product with row sums", SUMS),
     Family("products of batches", BATCHES),
     Family("products of heads", HEADS),
+    Family("attention under a mask", MASKED),
     Family("convolution", IMAGE_CONVOLUTION),
     Family(
         "convolution of odd sizes", IMAGE_CONVOLUTION, {"channels": 3, "features": 20, "groups": 5}

@@ -25,6 +25,8 @@ from fusegen.testing.families import FAMILIES, Family
 def kinds(step: Step) -> Iterator[object]:
     """What a step says of the kernels it becomes."""
     yield type(step)
+    if not isinstance(step, LibraryPlan) and step.in_place:
+        yield "in place"
     if isinstance(step, RowPlan):
         yield from (form.mapping for form in step.forms)
         yield from (("loops", form.mapping) for form in step.forms if form.most_columns is None)
@@ -37,6 +39,8 @@ def kinds(step: Step) -> Iterator[object]:
             yield from (form.columns for form in (step.tensor_cores, *step.alternatives))
         if step.tensor_cores and step.tensor_cores.split:
             yield "split"
+        if step.tensor_cores and step.tensor_cores.early:
+            yield "early loads"
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +61,9 @@ def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     plans = {ElementwisePlan, RowPlan, ProductPlan, ConvolutionPlan, LibraryPlan}
     epilogues = {ElementEpilogue, GroupEpilogue, PartialEpilogue}
     # The narrowest tiles are for products too large for a test; test_tile_widths.py has them.
-    forms = {"tensor_cores", "skinny", "mma", "split", *sorted(STAGES)[1:]}
+    forms = {"tensor_cores", "skinny", "mma", "split", "early loads", *sorted(STAGES)[1:]}
     rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
-    assert seen >= plans | epilogues | forms | rows
+    assert seen >= plans | epilogues | forms | rows | {"in place"}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

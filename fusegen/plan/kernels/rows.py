@@ -25,9 +25,11 @@ class RowMapping(Enum):
 # Half the threads of a multiprocessor, which leaves each 64 registers, and the bytes of half those.
 BUSY_THREADS = 1024
 BUSY_BYTES = 128
-# Fewer where the warps of a row are no power of two: an exchange then takes some registers more,
-# and with 72 no thread spills (a layer norm of 5120 columns by nvcc 13.0).
+# Other numbers where the warps of a row are no power of two: an exchange then takes some registers
+# more, and with 72 no thread of a layer norm spills (5120 columns by nvcc 13.0). Two phases do with
+# 56 (docs/notes/memory-bound.md).
 UNEVEN_BUSY_THREADS = 896
+UNEVEN_BUSY_THREADS_IN_TWO_PHASES = 1152
 # The registers of a multiprocessor, and the most of a thread (CUDA programming guide, compute
 # capabilities).
 REGISTERS = 1 << 16
@@ -96,7 +98,10 @@ class RowForm:
             return max(1, SUMMING_THREADS // self.threads)
         if self.most_columns // self.lanes * self.program.kept_bytes > BUSY_BYTES:
             return 1
-        busy = BUSY_THREADS if self.has_even_warps else UNEVEN_BUSY_THREADS
+        if self.has_even_warps:
+            return max(1, BUSY_THREADS // self.threads)
+        is_short = len(self.program.phases) <= 2
+        busy = UNEVEN_BUSY_THREADS_IN_TWO_PHASES if is_short else UNEVEN_BUSY_THREADS
         return max(1, busy // self.threads)
 
     @property
