@@ -15,6 +15,10 @@ from fusegen.plan.access import Access, access, advances, compares_alike
 from fusegen.plan.expressions import Compute, Expression, Load, Position
 from fusegen.plan.kernels.stores import Store
 
+# How many vectors under conditions stand in registers together with all that is loaded ahead, each
+# for all of a thread's steps: queries, keys and values have three.
+MOST_GUARDED_AHEAD = 3
+
 
 @dataclass(frozen=True)
 class LoadAhead:
@@ -98,11 +102,13 @@ class VectorLoop:
             self.vectors[load] = variable
         return _element_of(self.vectors[load], load)
 
-    def condition(self, condition: Condition) -> str | None:
-        """The name of a condition that is the same for all elements of a vector."""
+    def condition(self, condition: Condition, is_certain: bool) -> str | None:
+        """The name of a condition that is the same for all elements of a vector. It is evaluated
+        ahead of them, so one that is met under others only must not divide by a size, which may be
+        0 where they do not hold: that has a name only if it `is_certain` to be met."""
         known = replace(condition, holds=True)
         if known not in self.conditions:
-            if not self._is_fixed(condition):
+            if not self._is_fixed(condition) or not (is_certain or _is_safe(condition)):
                 return None
             variable = self.scope.names.fresh("is_within")
             self.before.append(f"const bool {variable} = {self._compared(known)};")
@@ -122,16 +128,25 @@ class VectorLoop:
             address = self.scope.address(load, self._at_first())
             source = f"load_vector<{dtype}, vector>({place(name, address)})"
             nothing = f"Vector<{dtype}, vector>{{}}"
-            if self.ahead and not self.late(load):
-                guard = " && ".join(map(self._compared, conditions))
+            guards = essential(conditions)
+            is_ahead = self.ahead and not self.late(load)
+            if is_ahead and len(self.guarded) < MOST_GUARDED_AHEAD:
+                guard = " && ".join(map(self._compared, guards))
                 self.loads.append(LoadAhead(variable, dtype, f"{guard} ? {source} : {nothing}"))
                 variable = f"{variable}[step]"
             else:
-                guard = " && ".join(filter(None, map(self.condition, conditions)))
+                guard = " && ".join(map(self._guard, guards))
                 lines = (f"const auto {variable} = {guard}", f"    ? {source}", f"    : {nothing};")
                 self.before += lines
             self.guarded[load, conditions] = variable
         return _element_of(self.guarded[load, conditions], load)
+
+    def _guard(self, condition: Condition) -> str:
+        """A condition by its name, if it has one: else evaluated where those before it hold."""
+        name = self.conditions.get(replace(condition, holds=True))
+        if name is None:
+            return self._compared(condition)
+        return name if condition.holds else f"!{name}"
 
     def _is_fixed(self, condition: Condition) -> bool:
         """Whether a condition is the same for all elements of a vector."""
@@ -218,6 +233,29 @@ class VectorLoop:
 def place(pointer: str, address: str) -> str:
     """Where the element at an address stands, as a pointer."""
     return f"{pointer} + ({address})" if "?" in address else f"{pointer} + {address}"
+
+
+def essential(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The conditions without those that others imply: of the constants that a coordinate is not
+    below, the greatest is enough."""
+    greatest: dict[Integer, int] = {}
+    for condition in conditions:
+        bound = condition.bound.constant
+        if not condition.holds and bound is not None:
+            greatest[condition.coordinate] = max(bound, greatest.get(condition.coordinate, bound))
+
+    def is_implied(condition: Condition) -> bool:
+        bound = condition.bound.constant
+        if condition.holds or bound is None:
+            return False
+        return bound < greatest[condition.coordinate]
+
+    return tuple(condition for condition in conditions if not is_implied(condition))
+
+
+def _is_safe(condition: Condition) -> bool:
+    divisions = condition.coordinate.divisions() | condition.bound.divisions()
+    return all(division.denominator.constant is not None for division in divisions)
 
 
 def _element_of(vector: str, load: Load) -> str:

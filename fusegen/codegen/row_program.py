@@ -26,6 +26,7 @@ from fusegen.ir.integers import Integer, Quotient
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
+from fusegen.plan.early_loads import certain_loads
 from fusegen.plan.evaluate import accumulator_dtype
 from fusegen.plan.exchanges import MOMENTS
 from fusegen.plan.expressions import (
@@ -36,7 +37,6 @@ from fusegen.plan.expressions import (
     PartialStates,
     Reduced,
     Size,
-    walk,
 )
 from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, RowProgram
 from fusegen.plan.phases import state_holders
@@ -274,9 +274,10 @@ class _Writer:
 
     def _divide_once(self, roots: tuple[Expression, ...]) -> None:
         """Divide the row by sizes ahead of the loop: each takes some 25 instructions, and the
-        compiler would repeat it for every vector."""
+        compiler would repeat it for every vector. What is loaded under a condition is left out, as
+        sizes may be 0 where it does not hold."""
         variables = {s for s in self.program.domain.row.symbols() if s.extent is not None}
-        for load in (e for e in walk(roots) if isinstance(e, Load)):
+        for load in certain_loads(roots):
             strided = load.coordinates if load.buffer in self.scope.strided else ()
             found = {d for value in (load.offset, *strided) for d in value.divisions()}
             for division in sorted(found, key=lambda d: len(str(d))):  # inner ones first

@@ -50,8 +50,9 @@ class GuardedLoadText(Protocol):
     def __call__(self, load: Load, conditions: tuple[Condition, ...] = (), /) -> str: ...
 
 
-# The name of a condition that is the same for a whole vector; None where its elements may differ.
-ConditionText = Callable[[Condition], "str | None"]
+# The name of a condition that is the same for a whole vector, and whether it is met whatever else
+# holds; None where it must be evaluated where it stands.
+ConditionText = Callable[[Condition, bool], "str | None"]
 # The text for a random choice that is made with its neighbours' ahead of the elements, given what
 # is known there already; None for one that has to be made for each element.
 ChoiceText = Callable[[Compute, Mapping[Expression, str]], "str | None"]
@@ -64,7 +65,8 @@ class Statements:
     `known` maps expressions to the text that stands for them; `symbols` gives the C++ names of
     loop variables and sizes; `load` writes a load's right side in its compute type, `guarded_load`
     does so where only one side of a selection may be read, so nothing may be loaded ahead but under
-    the conditions that choose it; `condition` names those that are known ahead.
+    the conditions that choose it; `condition` names those that are known ahead. Statements under a
+    condition are not `is_certain` to be met.
     `choice` writes random choices.
     `divisors` names the prepared `Divisor`s of what many elements are divided by. Quicker functions
     will do for results of 16 bits and for the values in `tolerant`; of those in `multiplied` the
@@ -81,7 +83,8 @@ class Statements:
     tolerant: frozenset[Expression] = frozenset()
     multiplied: frozenset[Expression] = frozenset()
     choice: ChoiceText = lambda choice, known: None
-    condition: ConditionText = lambda condition: None
+    condition: ConditionText = lambda condition, is_certain: None
+    is_certain: bool = True
     known_before: Mapping[Expression, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,7 +144,7 @@ class Statements:
             return self.load(expression)
         if isinstance(expression, Select):
             *choices, last = self._branches(expression)
-            texts = [f"{self._compared(c.met[-1])} ? {self._side(c)} : " for c in choices]
+            texts = [f"{self._compared(c)} ? {self._side(c)} : " for c in choices]
             return "".join(texts) + self._side(last)
         assert isinstance(expression, Compute), f"{expression.name} is not available here"
         return self._compute(expression)
@@ -158,12 +161,16 @@ class Statements:
             expression = expression.otherwise
         return [*found, _Branch(failed, expression)]
 
-    def _compared(self, condition: Condition) -> str:
-        named = self.condition(condition)
+    def _compared(self, branch: _Branch) -> str:
+        """The condition that a branch has for itself; that of the first one is met in any case, and
+        so is another one of the same coordinate."""
+        first, *_, own = (branch.met[0], *branch.met)
+        is_certain = self.is_certain and own.coordinate == first.coordinate
+        named = self.condition(own, is_certain)
         if named is not None:
             return named
-        coordinate = factor(condition.coordinate, self.symbols)
-        return f"{coordinate} < {factor(condition.bound, self.symbols)}"
+        coordinate = factor(own.coordinate, self.symbols)
+        return f"{coordinate} < {factor(own.bound, self.symbols)}"
 
     def _is_plain(self, select: Select) -> bool:
         """Whether every side is at most a load, so that a conditional expression will do."""
@@ -185,7 +192,7 @@ class Statements:
         *_, last = branches = self._branches(select)
         for position, branch in enumerate(branches):
             is_last = branch is last
-            opening = "{" if is_last else f"if ({self._compared(branch.met[-1])}) {{"
+            opening = "{" if is_last else f"if ({self._compared(branch)}) {{"
             self.lines.append(f"}} else {opening}" if position else opening)
             load = _under(self.guarded_load, branch.met)
             inner = Statements(
@@ -198,6 +205,7 @@ class Statements:
                 tolerant=self.tolerant,
                 multiplied=self.multiplied,
                 condition=self.condition,
+                is_certain=False,
             )
             value = inner.value(branch.side)
             self.lines += [f"    {line}" for line in (*inner.drain(), f"{variable} = {value};")]

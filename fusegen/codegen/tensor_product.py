@@ -205,11 +205,11 @@ def _element_loop(
 ) -> ElementLoopText:
     neighbours = cores.neighbours
     column, multiples = plan.axes.column, (plan.axes.columns,)
+    scope, ahead = batch_places(plan, epilogue, scope)
     meanwhile = VectorLoop(scope, column, "first_column", neighbours, multiples, ahead=True)
     for load in cores.early:
         meanwhile.load(load)
     early = tuple(meanwhile.loads)
-    scope, ahead = batch_places(plan, epilogue, scope)
     loop = VectorLoop(
         scope,
         column,

@@ -14,7 +14,8 @@ from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Atom, Integer, Symbol
-from fusegen.plan.expressions import Accumulator, Expression, Load, walk
+from fusegen.plan.early_loads import certain_loads
+from fusegen.plan.expressions import Accumulator, Expression, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.row_program import RowProgram
@@ -85,11 +86,11 @@ def batch_places(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope
 ) -> tuple[Scope, tuple[str, ...]]:
     """`scope` with names for where a tile's batch stands in its dims, as far as its elements are
-    found by that, and the statements that tell so once for the tile."""
+    found by that, and the statements that tell so once for the tile. What is loaded under a
+    condition is left out, as sizes may be 0 where it does not hold."""
     integers = [store.position for store in epilogue.stores]
-    for load in walk(epilogue.values):
-        if isinstance(load, Load):
-            integers += (load.offset, *(load.coordinates if load.buffer in scope.strided else ()))
+    for load in certain_loads(epilogue.values):
+        integers += (load.offset, *(load.coordinates if load.buffer in scope.strided else ()))
     symbols = dict(scope.symbols)
     lines: list[str] = []
     for atom in (atom for value in integers for monomial, _ in value.terms for atom in monomial):

@@ -3,13 +3,12 @@ of a register each (docs/notes/product-shapes.md, "Batches of several dims: atte
 
 from __future__ import annotations
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.expressions import Expression, Load, Reduced, Select
 from fusegen.plan.kernels.row_program import RowProgram
 
-# The most bytes of an element.
-MOST_BYTES = 1
 # How many of them a product's epilogue may meet: each takes 32 registers beside 128 sums.
 MOST_IN_TILE = 1
 
@@ -26,7 +25,7 @@ def early_in_rows(program: RowProgram, vector: int) -> tuple[Load, ...]:
         for load in found
         if load not in own
         and domain.row.alone in load.offset.symbols()
-        and _is_small(load, domain.column, domain.columns, vector)
+        and _is_mask(load, domain.column, domain.columns, vector)
     )
 
 
@@ -35,13 +34,13 @@ def early_in_tile(
 ) -> tuple[Load, ...]:
     """What the epilogue of a product needs, to be loaded while the products are made."""
     found = dict.fromkeys(certain_loads(values))
-    small = (load for load in found if _is_small(load, column, columns, vector))
-    return tuple(small)[:MOST_IN_TILE]
+    masks = (load for load in found if _is_mask(load, column, columns, vector))
+    return tuple(masks)[:MOST_IN_TILE]
 
 
-def _is_small(load: Load, column: Integer, columns: Integer, vector: int) -> bool:
+def _is_mask(load: Load, column: Integer, columns: Integer, vector: int) -> bool:
     way = access(load.offset, column, vector, (columns,))
-    return load.dtype.itemsize <= MOST_BYTES and way is Access.CONTIGUOUS
+    return load.dtype is DType.BOOL and way is Access.CONTIGUOUS
 
 
 def certain_loads(roots: tuple[Expression, ...]) -> list[Load]:

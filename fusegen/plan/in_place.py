@@ -1,6 +1,6 @@
-"""Which kernels write where they read, so that a call needs less memory: a kernel of rows or of
-elements may leave its result in the memory of a workspace that nothing needs behind it, where each
-element takes the place of the one that it is made of."""
+"""Which kernels write where they read, so that a call needs less memory: a kernel of rows may leave
+its result in the memory of a workspace that nothing needs behind it, where each element takes the
+place of the one that it is made of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.expressions import Load, PartialStates, walk
 from fusegen.plan.kernels.base import InPlace
-from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
@@ -35,27 +34,26 @@ def with_results_in_place(steps: tuple[Step, ...], hints: SizeHints) -> tuple[St
 
 
 def _in_place(step: Step, free: Sequence[Buffer]) -> Step:
-    if not isinstance(step, (ElementwisePlan, RowPlan)):
+    if not isinstance(step, RowPlan):
         return step
-    for store in _only_store(step):
-        for read in free:
-            if _takes_its_place(store, read, step):
-                why = f"{step.why}; {store.buffer.name} takes the memory of {read.name}"
-                return replace(step, why=why, in_place=InPlace(read, store.buffer))
+    store = _last_store(step)
+    for read in free:
+        if store is not None and _takes_its_place(store, read, step):
+            why = f"{step.why}; its result takes the memory of {read.name}"
+            return replace(step, why=why, in_place=InPlace(read, store.buffer))
     return step
 
 
-def _only_store(step: ElementwisePlan | RowPlan) -> tuple[Store, ...]:
-    """The store of an element that is the last of all that is done with it, if it has one."""
-    if isinstance(step, ElementwisePlan):
-        return step.stores if len(step.stores) == 1 else ()
-    if any(_may_read_twice(form, step) for form in step.forms):
-        return ()
-    lasts = {form.program.phases[-1] for form in step.forms}
+def _last_store(plan: RowPlan) -> Store | None:
+    """The store of each element of a row that is the last of all that is done with it in every
+    form, if there is one."""
+    if any(_may_read_twice(form, plan) for form in plan.forms):
+        return None
+    lasts = {form.program.phases[-1] for form in plan.forms}
     if any(last.sums or last.pieces or len(last.stores) != 1 for last in lasts):
-        return ()
-    stores = dict.fromkeys(last.stores[0] for last in lasts)
-    return tuple(stores) if len(stores) == 1 else ()
+        return None
+    stores = {last.stores[0] for last in lasts}
+    return stores.pop() if len(stores) == 1 else None
 
 
 def _may_read_twice(form: RowForm, plan: RowPlan) -> bool:
@@ -65,12 +63,12 @@ def _may_read_twice(form: RowForm, plan: RowPlan) -> bool:
     return not are_whole and (form.is_exact or form.ahead is not None)
 
 
-def _takes_its_place(store: Store, read: Buffer, step: ElementwisePlan | RowPlan) -> bool:
+def _takes_its_place(store: Store, read: Buffer, plan: RowPlan) -> bool:
     """Whether each element of a result is stored where the one stands that is read for it."""
     written = store.buffer
     if written.role is not BufferRole.WORKSPACE or written.dtype is not read.dtype:
         return False
     if written.type.count != read.type.count:
         return False
-    loads = (e for e in walk(step.values) if isinstance(e, (Load, PartialStates)))
+    loads = (e for e in walk(plan.values) if isinstance(e, (Load, PartialStates)))
     return all(e.offset == store.position for e in loads if e.buffer is read)

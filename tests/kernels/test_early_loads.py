@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -70,6 +72,28 @@ def test_a_mask_of_a_product(rows: int, columns: int) -> None:
     terms = left.double().abs() @ right.double().abs().transpose(1, 2)
     error = torch.where(kept, actual.double() - exact, 0.0).abs()
     assert (error <= BFLOAT16_UNIT * exact.abs() + 2 * depth * FLOAT32_UNIT * terms).all()
+
+
+def test_a_mask_of_some_batches() -> None:
+    """One for all heads: which it is is told once for the tile."""
+    dtype = DType.BFLOAT16
+    x, y = value("x", "b", "h", "n", 40, dtype=dtype), value("y", "b", "h", "m", 40, dtype=dtype)
+    mask = value("mask", "b", 1, "n", "m", dtype=DType.BOOL)
+    product = apply("matmul", x, apply("transpose", y, dim0=2, dim1=3))
+    plan = planned(graph([x, y, mask], apply("where", mask, product, float("-inf"))))
+    text = cuda_text(plan)
+    tensor = [k for k in text.split("__global__")[1:] if "_tensor_kernel(" in k.partition("{")[0]]
+    loads = [text for k in tensor for text in re.findall(r"load_vector<bool, vector>[^;]*;", k)]
+    assert loads and all("batch_place" in text for text in loads)
+    left, right = torch.randn(2, 3, 70, 40).bfloat16(), torch.randn(2, 3, 136, 40).bfloat16()
+    kept = torch.rand(2, 1, 70, 136) < 0.5
+    (kernels,) = link([plan], check=True)
+    (actual,) = kernels(left, right, kept, check=True)
+    exact = left.double() @ right.double().transpose(2, 3)
+    assert (actual.isinf() == ~kept.expand_as(actual)).all()
+    terms = left.double().abs() @ right.double().abs().transpose(2, 3)
+    error = torch.where(kept, actual.double() - exact, 0.0).abs()
+    assert (error <= BFLOAT16_UNIT * exact.abs() + 2 * 40 * FLOAT32_UNIT * terms).all()
 
 
 def test_a_rows_divisions_are_made_once() -> None:

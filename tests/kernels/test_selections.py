@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fusegen.codegen.loops import essential
+from fusegen.codegen.statements import Condition
 from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer
+from fusegen.runtime.emulation import emulation
 from tests.emulated import apply, cuda_text, graph, planned, run, value
+from tests.modules import load
 from tests.ops.examples import torch_dtype
 
 X, Y = value("x", "n", 30), value("y", "n", 7)
@@ -75,3 +80,48 @@ def test_sides_of_a_run_time_size_are_told_apart_element_by_element() -> None:
     assert "? load_vector<" not in cuda_text(planned(model))
     tensors = [torch.randn(3, 21), torch.randn(3, 8)]
     assert torch.equal(run(model, tensors, check=True)[0], torch.cat(tensors, 1))
+
+
+# Models whose first side is empty: what stands in it is found by dividing by a size that is 0.
+EMPTY_SIDE = """\
+model M():
+    input x: [a, b, 40]
+    input z: [k, 40]
+    return {joined}
+"""
+JOINED = "cat((reshape(x, (a * b, 40)), z), dim=0)"
+NESTED = "cat((reshape(cat((x, x * 2), dim=1), (2 * a * b, 40)), z), dim=0)"
+
+
+@pytest.mark.parametrize(
+    "joined", [f"softmax({JOINED}, dim=1)", f"relu({NESTED})", f"softmax(exp({NESTED}), dim=1)"]
+)
+def test_an_empty_side_divides_nothing(joined: str) -> None:
+    module = load(EMPTY_SIDE.format(joined=joined))()
+    z = torch.randn(5, 40)
+    with emulation(check=True), torch.no_grad():
+        actual = module(torch.randn(3, 0, 40), z)
+    rows = z.exp() if "exp" in joined else z
+    expected = torch.relu(z) if "relu" in joined else torch.softmax(rows, 1)
+    torch.testing.assert_close(actual, expected)
+
+
+def test_many_sides_do_not_stand_in_registers_together() -> None:
+    """Of eight, three are loaded ahead, the others where they are used."""
+    parts = [value(f"p{i}", "n", 64) for i in range(8)]
+    rows = apply("amax", apply("cat", *parts, dim=1), dim=(1,))
+    text = cuda_text(planned(graph(parts, rows)))
+    kernels = text.count("__global__")
+    assert sum(text.count(f"p{i}_vector[step] = ") for i in range(8)) <= 3 * kernels
+    tensors = [torch.randn(4, 64) for _ in parts]
+    (actual,) = run(graph(parts, rows), tensors, check=True)
+    assert torch.equal(actual, torch.cat(tensors, 1).amax(1))
+
+
+def test_a_guard_says_no_more_than_is_needed() -> None:
+    x = Integer.symbol("x")
+    failed = tuple(Condition(x, Integer.of(n), False) for n in (8, 16, 24))
+    last = Condition(x, Integer.of(32))
+    assert essential((*failed, last)) == (failed[-1], last)
+    y = Condition(Integer.symbol("y"), Integer.of(8), False)
+    assert essential((y, *failed)) == (y, failed[-1])

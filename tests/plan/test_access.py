@@ -101,11 +101,18 @@ def test_claims_hold_where_a_product_is_a_multiple_of_the_vector(
 def test_what_compares_alike_does(
     coordinate: Integer, bound: Integer, vector: int, n: int, m: int
 ) -> None:
-    if not compares_alike(coordinate, bound, STEP, vector):
-        return
-    limit = evaluate(bound, {"n": n, "m": m})
-    for first, row in itertools.product(range(0, min(48 * n, 96), vector), range(3)):
-        at = {"n": n, "m": m, "row": row}
+    """Also where a size is a multiple of the vector, which the launcher checks."""
+    for multiples, size in (((), m), ((M,), m * vector)):
+        if compares_alike(coordinate, bound, STEP, vector, multiples):
+            lies_on_one_side(coordinate, bound, vector, {"n": n, "m": size})
+
+
+def lies_on_one_side(
+    coordinate: Integer, bound: Integer, vector: int, sizes: Mapping[str, int]
+) -> None:
+    limit = evaluate(bound, sizes)
+    for first, row in itertools.product(range(0, min(48 * sizes["n"], 96), vector), range(3)):
+        at = {**sizes, "row": row}
         run = [evaluate(coordinate, {**at, "step": first + i}) < limit for i in range(vector)]
         assert run == [run[0]] * vector
 

@@ -13,6 +13,7 @@ from fusegen.frontend import Source, elaborate, parse
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.passes import pipeline
+from fusegen.passes.differentiation import differentiate
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.arranging import arranged
 from fusegen.plan.buffers import Buffer, BufferRole
@@ -332,3 +333,16 @@ def _reads(step: Step) -> set[str]:
         ModulePlan(graph, DType.FLOAT32, (), (), (), (step,), ((),)), ()
     ).launchers.values()
     return {buffer.name for buffer in signature.reads}
+
+
+def test_the_gradient_of_parts_that_are_used_together_is_one_kernel() -> None:
+    """Each part's gradient reads the others: all are made where they are joined, once the join of
+    all is one group with them."""
+    width = 512
+    x = value("x", "n", 4 * width)
+    a, b, c, d = (apply("narrow", x, dim=1, start=i * width, length=width) for i in range(4))
+    gated = apply("mul", apply("sigmoid", a), apply("tanh", b))
+    found = differentiate(graph([x], apply("add", gated, apply("mul", apply("sigmoid", c), d))))
+    assert found is not None
+    plan = plan_module(pipeline.run(found.backward), DType.FLOAT32)
+    assert len(plan.steps) == 1 and plan.workspaces == ()

@@ -88,3 +88,17 @@ def test_a_row_of_two_kept_tensors_has_threads_enough() -> None:
     total = apply("sum", apply("mul", x, other), dim=1, keepdim=True)
     (step,) = planned(graph([x, other], apply("mul", x, apply("sub", other, total)))).steps
     assert form_of(step).mapping is WARP and form_of(step).lanes == 32
+
+
+@pytest.mark.parametrize(
+    ("width", "layer_norms", "rms_norms"), [(5120, 5, 7), (9216, 3, 4), (10240, 2, 3), (8192, 4, 4)]
+)
+def test_rows_in_two_phases_fill_more_of_a_multiprocessor(
+    width: int, layer_norms: int, rms_norms: int
+) -> None:
+    """docs/notes/memory-bound.md, registers where warps are no power of two (8192 has 8)."""
+    x = value("x", "n", width, dtype=BFLOAT16)
+    rms = planned(graph([x], apply("rms_norm", x, normalized_shape=(width,))))
+    (step,) = planned(normed(width, BFLOAT16)).steps
+    assert form_of(step).least_blocks == layer_norms
+    assert form_of(rms.steps[0]).least_blocks == rms_norms
