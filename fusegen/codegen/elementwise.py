@@ -30,12 +30,7 @@ class ElementwiseText:
 def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
     """Fill the skeleton from the plan."""
     scope = Scope.of(
-        plan.name,
-        plan.values,
-        plan.written,
-        stored_integers(plan.stores),
-        (plan.count,),
-        in_place=plan.in_place,
+        plan.name, plan.values, plan.written, stored_integers(plan.stores), (plan.count,)
     )
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
     statements = Statements(

@@ -164,8 +164,8 @@ class Statements:
     def _compared(self, branch: _Branch) -> str:
         """The condition that a branch has for itself; that of the first one is met in any case, and
         so is another one of the same coordinate."""
-        first, *_, own = (branch.met[0], *branch.met)
-        is_certain = self.is_certain and own.coordinate == first.coordinate
+        own = branch.met[-1]
+        is_certain = self.is_certain and own.coordinate == branch.met[0].coordinate
         named = self.condition(own, is_certain)
         if named is not None:
             return named
