@@ -17,9 +17,9 @@ COLOURS = {
     "eager": "#b0b0b0",
     "compile": "#e09f3e",
     "max-autotune": "#9e2a2b",
-    "product": "#335c67",
-    "clone": "#335c67",
 }
+# What is timed beside the candidates: a bare product, a copy.
+YARDSTICK_COLOUR = "#335c67"
 BAR = 0.8
 INCHES_A_BAR = 0.19
 LONGEST = 5.0
@@ -56,7 +56,8 @@ def _panel(axis: Any, title: str, rows: Sequence[Row]) -> None:
         first = position
         for name, time in row.times.items():
             length = min(time / scale, longest)
-            axis.barh(position, length, BAR, color=COLOURS[name], label=name)
+            colour = COLOURS.get(name, YARDSTICK_COLOUR)
+            axis.barh(position, length, BAR, color=colour, label=name)
             label = f" {time:.3g} {row.unit}{' (cut)' if length < time / scale else ''}"
             axis.text(length, position, label, va="center", fontsize=7)
             position += 1

@@ -12,6 +12,7 @@ from rich.console import Console
 from benchmarks.__main__ import main
 from benchmarks.plot import plot
 from benchmarks.record import Record, Row
+from benchmarks.suites import SUITES
 from benchmarks.table import table
 
 MACHINE = {"card": "A card", "torch": "2.11", "cuda": "13.0", "date": "2026-01-02", "commit": "abc"}
@@ -73,7 +74,10 @@ def test_table_of_nothing() -> None:
 
 
 def test_picture(tmp_path: Path) -> None:
-    for record in (RECORD, Record(MACHINE)):
+    """Of any results: also of what a suite times beside the candidates, and of none."""
+    every = sorted({name for suite in SUITES.values() for case in suite() for name in case.beside})
+    beside = Record(MACHINE, {}, [made_up("all", 0.2, times=dict.fromkeys(every, 0.1))])
+    for record in (RECORD, beside, Record(MACHINE)):
         plot(record, tmp_path / "picture.png")
         assert (tmp_path / "picture.png").read_bytes()[1:4] == b"PNG"
 
