@@ -3,10 +3,11 @@ or an exponent a whole number, or an angle that of a pole, or two numbers equal.
 
 As far as a divisor may be off, a kernel's is somewhere between what errors move it to. If that lies
 on both sides of 0, a quotient has no bound: however many samples there are, a kernel's divisor may
-be nearer to 0 than that of any. So it is with a product of an infinity, which is NaN only where the
-other factor is 0 itself, with a power of a negative number, which is NaN but where the exponent is
-whole, and with a tangent. And so it is with what is true of a single number: whether it is 0, or
-another. A number that is 0 already, or that no error moves across it, is none of
+be nearer to 0 than that of any. Nor has one by the greatest or least of zeros of both signs, which
+may be either of them. So it is with a product of an infinity, which is NaN only where the other
+factor is 0 itself, with a power of a negative number, which is NaN but where the exponent is whole,
+and with a tangent. And so it is with what is true of a single number: whether it is 0, or another.
+A number that is 0 already, or that no error moves across it, is none of
 these.
 """
 
@@ -36,7 +37,8 @@ from fusegen.ops.pointwise.arithmetic import (
 from fusegen.ops.pointwise.casting import CAST
 from fusegen.ops.pointwise.functions import TAN
 from fusegen.ops.pointwise.logic import EQ, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, LOGICAL_XOR, NE
-from fusegen.ops.record import Pointwise
+from fusegen.ops.record import Pointwise, Reshape
+from fusegen.ops.registry import FUNCTIONS
 
 # Which elements of a node's value have no bound, given its operands' values; None for none.
 Unbounded = Callable[[Node, Sequence[Tensor]], "Tensor | None"]
@@ -45,6 +47,13 @@ Unbounded = Callable[[Node, Sequence[Tensor]], "Tensor | None"]
 # (`SPREAD_FACTOR`) is one to both sides of the exact value, 6 times as far as they are.
 BEYOND = 2.5
 
+# Where the divisor is.
+QUOTIENTS = {
+    **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), 1),
+    RECIPROCAL: 0,
+}
+# Which of the operands a result is, if they are equal, is open.
+EXTREMES = tuple(FUNCTIONS[name] for name in ("amax", "amin", "maximum", "minimum"))
 # Which operands decide.
 WATCHED = {
     **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
@@ -138,6 +147,10 @@ class Crossings:
             if not seen:
                 return None
             crossing = seen[0].crossing
+            if node.operation in QUOTIENTS and _is_extreme(
+                node.operands[QUOTIENTS[node.operation]]
+            ):
+                crossing = crossing | (seen[0].least == 0) & (seen[0].greatest == 0)
             if node.operation is MUL:
                 first, second = seen
                 crossing = first.crossing & second.infinite | second.crossing & first.infinite
@@ -156,6 +169,13 @@ class Crossings:
             return crossing.broadcast_to(shape)
 
         return look
+
+
+def _is_extreme(node: Node) -> bool:
+    """Whether a value is the greatest or the least of several."""
+    while isinstance(node.operation, Reshape):
+        (node,) = node.operands
+    return node.operation in EXTREMES
 
 
 def _watched(node: Node, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -480,6 +480,23 @@ FOUND = {
         "input x: [n, 3, h, 8]\n    return max_pool2d(x, 2)",
         Case("float32", {"h": 4, "n": 2}),
     ),
+    # Which of two zeros the greatest is is open, and with it the sign of an infinity.
+    "a quotient by the greatest of zeros of both signs": (
+        "input x: [n, 8, h, 5]\n    input y: [n, 8, h, 5]\n    input z: [8, 5]\n"
+        "    weight = Parameter([5, 16])\n    v0 = z |> amax\n"
+        '    v1 = div(y, v0, rounding_mode="floor")\n'
+        "    v3 = y @ weight\n    return v1 > 2",
+        Case(
+            "bfloat16",
+            {"h": 5, "n": 15},
+            {
+                "x": Filled(Values.WIDE, Layout.REVERSED_DIMS, seed=1152),
+                "y": Filled(Values.WIDE, seed=4096),
+                "z": Filled(Values.ZEROS, Layout.CHANNELS_LAST, seed=13885),
+            },
+            order=12,
+        ),
+    ),
     # A kernel read what is not there; it refuses that now.
     "the first of none": ("input x: [4, n]\n    return x[:, :1] + 1", Case("float32", {"n": 0})),
 }
