@@ -32,7 +32,7 @@ from fusegen.ops.registry import FUNCTIONS
 from fusegen.passes import pipeline
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.kernels.library import LibraryPlan
-from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.module import ModulePlan, in_place_of
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
 from fusegen.runtime.emulation import emulation
@@ -104,7 +104,7 @@ class Kernels:
             shape = [size.evaluate(sizes) for size in buffer.shape]
             memory[buffer.name] = poison(torch.empty(shape, dtype=torch_dtype(buffer.dtype)))
         for step in self.plan.steps:
-            same = None if isinstance(step, LibraryPlan) else step.in_place
+            same = in_place_of(step)
             if same is not None:
                 shape = memory[same.written.name].shape
                 memory[same.written.name] = memory[same.read.name].view(shape)

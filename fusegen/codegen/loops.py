@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fusegen.codegen.c_text import loaded, storage_type, stored
+from fusegen.codegen.conditions import Condition, divides_by_no_size, essential
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
-from fusegen.codegen.statements import Condition, GuardedLoadText
+from fusegen.codegen.statements import GuardedLoadText
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances, compares_alike
+from fusegen.plan.early_loads import MOST_GUARDED
 from fusegen.plan.expressions import Compute, Expression, Load, Position
 from fusegen.plan.kernels.stores import Store
-
-# How many vectors under conditions stand in registers together with all that is loaded ahead, each
-# for all of a thread's steps: queries, keys and values have three.
-MOST_GUARDED_AHEAD = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,9 @@ class VectorLoop:
     With `late`, it says of which loads that is not done: they stand where they are used.
     Of the loads in `staged`, each step's vector stands in shared memory already, as the text given
     there; `taken` are those of them that the loop reads.
+    What one side of a selection alone may read is loaded under that side's conditions; those that
+    are the same for a whole vector have the names in `conditions`, and their loads those in
+    `guarded`.
     Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
     """
 
@@ -108,7 +109,7 @@ class VectorLoop:
         0 where they do not hold: that has a name only if it `is_certain` to be met."""
         known = replace(condition, holds=True)
         if known not in self.conditions:
-            if not self._is_fixed(condition) or not (is_certain or _is_safe(condition)):
+            if not self._is_fixed(condition) or not (is_certain or divides_by_no_size(condition)):
                 return None
             variable = self.scope.names.fresh("is_within")
             self.before.append(f"const bool {variable} = {self._compared(known)};")
@@ -130,7 +131,7 @@ class VectorLoop:
             nothing = f"Vector<{dtype}, vector>{{}}"
             guards = essential(conditions)
             is_ahead = self.ahead and not self.late(load)
-            if is_ahead and len(self.guarded) < MOST_GUARDED_AHEAD:
+            if is_ahead and len(self.guarded) < MOST_GUARDED:
                 guard = " && ".join(map(self._compared, guards))
                 self.loads.append(LoadAhead(variable, dtype, f"{guard} ? {source} : {nothing}"))
                 variable = f"{variable}[step]"
@@ -233,29 +234,6 @@ class VectorLoop:
 def place(pointer: str, address: str) -> str:
     """Where the element at an address stands, as a pointer."""
     return f"{pointer} + ({address})" if "?" in address else f"{pointer} + {address}"
-
-
-def essential(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions without those that others imply: of the constants that a coordinate is not
-    below, the greatest is enough."""
-    greatest: dict[Integer, int] = {}
-    for condition in conditions:
-        bound = condition.bound.constant
-        if not condition.holds and bound is not None:
-            greatest[condition.coordinate] = max(bound, greatest.get(condition.coordinate, bound))
-
-    def is_implied(condition: Condition) -> bool:
-        bound = condition.bound.constant
-        if condition.holds or bound is None:
-            return False
-        return bound < greatest[condition.coordinate]
-
-    return tuple(condition for condition in conditions if not is_implied(condition))
-
-
-def _is_safe(condition: Condition) -> bool:
-    divisions = condition.coordinate.divisions() | condition.bound.divisions()
-    return all(division.denominator.constant is not None for division in divisions)
 
 
 def _element_of(vector: str, load: Load) -> str:

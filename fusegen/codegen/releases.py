@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.kernels.library import LibraryPlan
-from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.kernels.module import ModulePlan, in_place_of
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ def released(plan: ModulePlan) -> frozenset[Buffer]:
 def release_lines(plan: ModulePlan, step: int, variables: Mapping[str, str]) -> tuple[str, ...]:
     """The statements that give back memory behind a step; `variables` are the buffers' names."""
     lines = []
-    done = plan.steps[step]
-    same = None if isinstance(done, LibraryPlan) else done.in_place
+    same = in_place_of(plan.steps[step])
     if same is not None and same.read in plan.releases[step]:
         name, heir = variables[same.read.name], variables[same.written.name]
         lines.append(f"{name} = Tensor();  // its memory is that of {heir}")

@@ -26,7 +26,6 @@ from fusegen.ir.integers import Integer, Quotient
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.record import Monoid
 from fusegen.plan.buffers import state_bytes
-from fusegen.plan.early_loads import certain_loads
 from fusegen.plan.evaluate import accumulator_dtype
 from fusegen.plan.exchanges import MOMENTS
 from fusegen.plan.expressions import (
@@ -37,6 +36,7 @@ from fusegen.plan.expressions import (
     PartialStates,
     Reduced,
     Size,
+    certain_loads,
 )
 from fusegen.plan.kernels.row_program import ColumnSum, Phase, PieceSum, RowProgram
 from fusegen.plan.phases import state_holders

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fusegen.codegen.c_text import compute_type, factor, integer, number, storage_type
+from fusegen.codegen.conditions import Condition
 from fusegen.codegen.names import Names
 from fusegen.ir.dtypes import DType, promote
 from fusegen.ir.graph import AttributeValue
-from fusegen.ir.integers import Atom, Integer
+from fusegen.ir.integers import Atom
 from fusegen.ops.operands import by_parameter
 from fusegen.ops.pointwise.arithmetic import DIVIDE
 from fusegen.ops.pointwise.logic import WHERE
@@ -28,20 +29,6 @@ from fusegen.plan.expressions import (
 from fusegen.plan.tolerance import NARROW
 
 LoadText = Callable[[Load], str]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """That `coordinate < bound`, or that it is not."""
-
-    coordinate: Integer
-    bound: Integer
-    holds: bool = True
-
-    @property
-    def negated(self) -> Condition:
-        """The opposite."""
-        return replace(self, holds=not self.holds)
 
 
 class GuardedLoadText(Protocol):

@@ -14,8 +14,7 @@ from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Atom, Integer, Symbol
-from fusegen.plan.early_loads import certain_loads
-from fusegen.plan.expressions import Accumulator, Expression, walk
+from fusegen.plan.expressions import Accumulator, Expression, certain_loads, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan, Tile
 from fusegen.plan.kernels.row_program import RowProgram

@@ -6,10 +6,13 @@ from __future__ import annotations
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
-from fusegen.plan.expressions import Expression, Load, Reduced, Select
+from fusegen.plan.expressions import Expression, Load, certain_loads
 from fusegen.plan.kernels.row_program import RowProgram
 
-# How many of them a product's epilogue may meet: each takes 32 registers beside 128 sums.
+# How many vectors under the conditions of selections stand in registers together with all that is
+# loaded ahead, each for all of a thread's steps: queries, keys and values have three.
+MOST_GUARDED = 3
+# How many masks a product's epilogue may meet: each takes 32 registers beside 128 sums.
 MOST_IN_TILE = 1
 
 
@@ -41,21 +44,3 @@ def early_in_tile(
 def _is_mask(load: Load, column: Integer, columns: Integer, vector: int) -> bool:
     way = access(load.offset, column, vector, (columns,))
     return load.dtype is DType.BOOL and way is Access.CONTIGUOUS
-
-
-def certain_loads(roots: tuple[Expression, ...]) -> list[Load]:
-    """The loads below `roots`, but for those that only one side of a selection needs, which may lie
-    outside their tensors, and those of earlier phases."""
-    found: list[Load] = []
-    seen: set[Expression] = set()
-    stack = list(reversed(roots))
-    while stack:
-        expression = stack.pop()
-        if expression in seen:
-            continue
-        seen.add(expression)
-        if isinstance(expression, Load):
-            found.append(expression)
-        if not isinstance(expression, (Select, Reduced)):
-            stack.extend(reversed(expression.arguments))
-    return found

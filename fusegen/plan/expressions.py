@@ -186,3 +186,21 @@ def walk(roots: tuple[Expression, ...]) -> Iterator[Expression]:
         elif expression not in done:
             stack.append((expression, True))
             stack.extend((argument, False) for argument in reversed(expression.arguments))
+
+
+def certain_loads(roots: tuple[Expression, ...]) -> list[Load]:
+    """The loads below `roots`, but for those that only one side of a selection needs, which may lie
+    outside their tensors, and those of earlier phases."""
+    found: list[Load] = []
+    seen: set[Expression] = set()
+    stack = list(reversed(roots))
+    while stack:
+        expression = stack.pop()
+        if expression in seen:
+            continue
+        seen.add(expression)
+        if isinstance(expression, Load):
+            found.append(expression)
+        if not isinstance(expression, (Select, Reduced)):
+            stack.extend(reversed(expression.arguments))
+    return found

@@ -16,17 +16,16 @@ from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import Store
-from fusegen.plan.lifetimes import WORTH, buffers_read, last_uses
+from fusegen.plan.lifetimes import large_buffers, last_uses
 
 
 def with_results_in_place(steps: tuple[Step, ...], hints: SizeHints) -> tuple[Step, ...]:
     """The steps, each with what it writes where it reads; small workspaces are left alone."""
-    sizes = {b: hints.value(b.bytes) for s in steps for b in (*buffers_read(s), *s.written)}
-    least = max(sizes.values()) / WORTH
+    large = large_buffers(steps, hints)
     made: set[Buffer] = set()
     found: list[Step] = []
     for step, ended in zip(steps, last_uses(steps), strict=True):
-        free = [b for b in ended if b in made and sizes[b] >= least]
+        free = [b for b in ended if b in made and b in large]
         found.append(_in_place(step, free))
         if not isinstance(step, LibraryPlan):  # whose result may be a view of what it was given
             made |= {b for b in step.written if b.role is BufferRole.WORKSPACE}

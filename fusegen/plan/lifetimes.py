@@ -10,7 +10,7 @@ from fusegen.plan.cost import SizeHints
 from fusegen.plan.expressions import Load, PartialStates, walk
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.library import LibraryPlan
-from fusegen.plan.kernels.module import Step
+from fusegen.plan.kernels.module import Step, in_place_of
 
 # Memory is worth giving back early if it is at least this part of the largest buffer's.
 WORTH = 256
@@ -47,18 +47,24 @@ def last_uses(steps: tuple[Step, ...]) -> tuple[tuple[Buffer, ...], ...]:
     return tuple(map(tuple, by_step))
 
 
+def large_buffers(steps: tuple[Step, ...], hints: SizeHints) -> frozenset[Buffer]:
+    """The buffers whose memory is worth giving back early."""
+    sizes = {b: hints.value(b.bytes) for s in steps for b in (*buffers_read(s), *s.written)}
+    least = max(sizes.values()) / WORTH
+    return frozenset(buffer for buffer, size in sizes.items() if size >= least)
+
+
 def releases(
     steps: tuple[Step, ...], spent: Collection[Buffer], hints: SizeHints
 ) -> tuple[tuple[Buffer, ...], ...]:
     """For each step the buffers that a call gives back behind it, small ones left out: workspaces,
     and of the arguments those of `spent`, which the caller has no further use for. None behind the
     last step, where the call ends."""
-    sizes = {b: hints.value(b.bytes) for s in steps for b in (*buffers_read(s), *s.written)}
-    least = max(sizes.values()) / WORTH
+    large = large_buffers(steps, hints)
 
     def is_given_back(buffer: Buffer) -> bool:
         is_unused = buffer.role is BufferRole.WORKSPACE or buffer in spent
-        return is_unused and sizes[buffer] >= least
+        return is_unused and buffer in large
 
     *early, _ = last_uses(steps)
     return (*(tuple(filter(is_given_back, buffers)) for buffers in early), ())
@@ -69,7 +75,7 @@ def peak(steps: tuple[Step, ...], hints: SizeHints) -> Peak:
     found: Peak | None = None
     allocated: dict[Buffer, int] = {}
     for step, ended in zip(steps, last_uses(steps), strict=True):
-        in_place = None if isinstance(step, LibraryPlan) else step.in_place
+        in_place = in_place_of(step)
         own = (b for b in step.written if in_place is None or b is not in_place.written)
         allocated |= {b: hints.value(b.bytes) for b in own}
         total = sum(allocated.values())

@@ -56,8 +56,8 @@ QUOTIENTS = {
 EXTREMES = tuple(FUNCTIONS[name] for name in ("amax", "amin", "maximum", "minimum"))
 # Which operands decide.
 WATCHED = {
-    **dict.fromkeys((DIVIDE, FLOOR_DIVIDE, TRUNCATE_DIVIDE, REMAINDER), (1,)),
-    **dict.fromkeys((RECIPROCAL, TAN), (0,)),
+    **{operation: (place,) for operation, place in QUOTIENTS.items()},
+    TAN: (0,),
     **dict.fromkeys((MUL, POWER), (0, 1)),
 }
 # The same for truth values: of numbers that are 0 or are not, and of the difference of two. Errors

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fusegen.codegen.loops import essential
-from fusegen.codegen.statements import Condition
+from fusegen.codegen.conditions import Condition, essential
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.runtime.emulation import emulation

@@ -13,7 +13,7 @@ from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.library import LibraryPlan
-from fusegen.plan.kernels.module import Step
+from fusegen.plan.kernels.module import Step, in_place_of
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
@@ -25,7 +25,7 @@ from fusegen.testing.families import FAMILIES, Family
 def kinds(step: Step) -> Iterator[object]:
     """What a step says of the kernels it becomes."""
     yield type(step)
-    if not isinstance(step, LibraryPlan) and step.in_place:
+    if in_place_of(step):
         yield "in place"
     if isinstance(step, RowPlan):
         yield from (form.mapping for form in step.forms)

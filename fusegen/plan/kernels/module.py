@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.base import InPlace
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -33,3 +34,8 @@ class ModulePlan:
     workspaces: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     releases: tuple[tuple[Buffer, ...], ...]
+
+
+def in_place_of(step: Step) -> InPlace | None:
+    """What a step writes where it reads, if it does so."""
+    return None if isinstance(step, LibraryPlan) else step.in_place

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
 from fusegen.plan.access import Access, access
-from fusegen.plan.early_loads import certain_loads
-from fusegen.plan.expressions import Load
+from fusegen.plan.expressions import Load, certain_loads
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.rows import COPY_BYTES, Ahead, RowForm
 from fusegen.plan.strategies.elementwise import ACCESS_BYTES
