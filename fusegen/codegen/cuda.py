@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fusegen.codegen.attention import AttentionText, attention_text
 from fusegen.codegen.convolution import ConvolutionText, convolution_text
 from fusegen.codegen.elementwise import ElementwiseText, elementwise_text
 from fusegen.codegen.environment import environment, tidy
 from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.product import ProductText, product_text
 from fusegen.codegen.rows import RowText, rows_text
+from fusegen.plan.kernels.attention import AttentionPlan
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -18,13 +20,14 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 
-KernelStep = ElementwisePlan | RowPlan | ProductPlan | ConvolutionPlan
-FamilyText = ElementwiseText | RowText | ProductText | ConvolutionText
+KernelStep = ElementwisePlan | RowPlan | ProductPlan | AttentionPlan | ConvolutionPlan
+FamilyText = ElementwiseText | RowText | ProductText | AttentionText | ConvolutionText
 
 SKELETONS = {
     ElementwiseText: "kernels/elementwise.cu.j2",
     RowText: "kernels/rows.cu.j2",
     ProductText: "kernels/product.cu.j2",
+    AttentionText: "kernels/attention.cu.j2",
     ConvolutionText: "kernels/convolution.cu.j2",
 }
 
@@ -45,6 +48,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
     text = template.render(
         header=header,
         kernels=[_render(kernel) for kernel in kernels],
+        has_attention=any(isinstance(k, AttentionText) for k in kernels),
         uses_clusters=any(isinstance(k, RowText) and k.uses_clusters for k in kernels),
         uses_rows_ahead=any(isinstance(k, RowText) and k.uses_rows_ahead for k in kernels),
         uses_multiplied=any(isinstance(k, ElementwiseText) and k.multiplies for k in kernels),
@@ -77,6 +81,8 @@ def _fill(step: KernelStep) -> FamilyText:
         return elementwise_text(step)
     if isinstance(step, ProductPlan):
         return product_text(step)
+    if isinstance(step, AttentionPlan):
+        return attention_text(step)
     if isinstance(step, ConvolutionPlan):
         return convolution_text(step)
     return rows_text(step)

@@ -54,6 +54,11 @@ class MatrixText:
         return (self.pointer, self.stride, *(dim.stride for dim in self.batches))
 
     @property
+    def nothing(self) -> tuple[str, ...]:
+        """What it hands in where the kernel does not read this operand as a matrix."""
+        return ("nullptr", "0", *("0" for _ in self.batches))
+
+    @property
     def matrix(self) -> str:
         """In the kernel, the matrix at hand."""
         steps = (f" + {dim.index} * {dim.parameter}" for dim in self.batches)

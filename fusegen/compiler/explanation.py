@@ -9,9 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fusegen.compiler.attention_forms import attention_forms
 from fusegen.compiler.product_forms import forms_of
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost, SizeHints
+from fusegen.plan.kernels.attention import AttentionPlan
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -27,6 +29,7 @@ KINDS = {
     ElementwisePlan: "elementwise",
     RowPlan: "reduction",
     ProductPlan: "matrix product",
+    AttentionPlan: "attention",
     ConvolutionPlan: "convolution",
 }
 
@@ -34,7 +37,7 @@ KINDS = {
 @dataclass(frozen=True)
 class KernelLine:
     """What a kernel does and costs: `ops` are the user's names and operations it covers, `forms`
-    when a matrix product runs in which form, in the order in which they are tried."""
+    when a matrix product or attention runs in which form, in the order in which they are tried."""
 
     name: str
     kind: str
@@ -106,7 +109,7 @@ class Explanation:
                 tuple(map(str, labels_of(step.covers))),
                 step.cost,
                 step.why,
-                forms_of(step) if isinstance(step, ProductPlan) else (),
+                _forms(step),
             )
             for step in plan.steps
             if not isinstance(step, LibraryPlan)
@@ -229,6 +232,12 @@ class Explanation:
 
 def _name(step: Step) -> str:
     return _label(step) if isinstance(step, LibraryPlan) else step.name
+
+
+def _forms(step: Step) -> tuple[str, ...]:
+    if isinstance(step, ProductPlan):
+        return forms_of(step)
+    return attention_forms(step) if isinstance(step, AttentionPlan) else ()
 
 
 def _label(step: LibraryPlan) -> str:

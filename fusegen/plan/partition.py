@@ -52,6 +52,7 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
+    state.join_attention()
     state.part_narrow_values()
     state.widen_where_read()
     state.hand_over_ends()
@@ -172,6 +173,30 @@ class _Partition:
                     if self._try(pair):
                         changed = True
                         break
+
+    def join_attention(self) -> None:
+        """Join each product with what makes an operand of it from another product, where one kernel
+        does all of them: two of three groups would not be joined, as either reads what the other
+        would have to store."""
+        for key in sorted(self.groups):
+            for way in self._ways_between_products(key):
+                if way <= self.groups.keys():
+                    self._try(way)
+
+    def _ways_between_products(self, key: int) -> list[frozenset[int]]:
+        """A product's group, another product's below it, and the group between them, if any."""
+        found: list[frozenset[int]] = []
+        if key in self.groups and self._has_product(key):
+            for below in sorted(self._below(key)):
+                if self._has_product(below):
+                    found.append(frozenset((key, below)))
+                else:
+                    sources = filter(self._has_product, sorted(self._below(below)))
+                    found += (frozenset((key, below, source)) for source in sources)
+        return found
+
+    def _has_product(self, key: int) -> bool:
+        return bool(self.groups[key].group.having(Product))
 
     def part_narrow_values(self) -> None:
         """Take out of each group what it computes from memory alone for far fewer elements than

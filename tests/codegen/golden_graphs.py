@@ -133,6 +133,14 @@ def _rows_ahead() -> Graph:
     return graph([x], softmax(gelu(x)), name="GeluSoftmax")
 
 
+def _attention() -> Graph:
+    q, k, v = (value(name, "batch", "time", 64, dtype=DType.BFLOAT16) for name in "qkv")
+    mask = value("mask", "time", "time", dtype=DType.BOOL)
+    scores = mul(apply("matmul", q, apply("transpose", k, dim0=1, dim1=2)), 0.125)
+    weights = softmax(apply("where", mask, scores, -float("inf")))
+    return graph([q, k, v, mask], apply("matmul", weights, v), name="Attention")
+
+
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
     "special_functions": _special_functions,
@@ -145,6 +153,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "split_mean": _split_sum,
     "convolution": _convolution,
     "convolution_16_bits": _convolution_16_bits,
+    "attention": _attention,
     "product": _product,
     "product_groups": _product_groups,
     "product_places": _product_places,

@@ -22,7 +22,7 @@ CHANGES = {
         "(__CUDA_ARCH__ >= 800)",
     ),
 }
-PRODUCTS = [family for family in FAMILIES if "product" in family.name]
+PRODUCTS = [f for f in FAMILIES if "product" in f.name or "attention" in f.name]
 
 
 def without_warpgroup_products() -> dict[str, str]:

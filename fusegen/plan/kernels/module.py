@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.kernels.attention import AttentionPlan
 from fusegen.plan.kernels.base import InPlace
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
@@ -14,7 +15,7 @@ from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 
-Step = ElementwisePlan | RowPlan | ProductPlan | ConvolutionPlan | LibraryPlan
+Step = ElementwisePlan | RowPlan | ProductPlan | AttentionPlan | ConvolutionPlan | LibraryPlan
 
 
 @dataclass(frozen=True)

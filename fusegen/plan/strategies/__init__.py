@@ -9,6 +9,7 @@ from fusegen.plan.evaluate import NotInKernel
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.strategies import (
+    attention,
     column_sums,
     convolution,
     convolution_gradient,
@@ -38,6 +39,7 @@ STRATEGIES = (
     Strategy("product with elementwise epilogue", product.plan_elements),
     Strategy("product with groups inside the tile", product.plan_groups),
     Strategy("product with partial row reductions", product.plan_partials),
+    Strategy("attention without stored scores", attention.plan),
     Strategy("elementwise", elementwise.plan),
     Strategy("rows in one kernel", rows.plan),
     Strategy("rows in one kernel, variances in one pass", rows.plan_one_pass),

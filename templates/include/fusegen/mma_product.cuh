@@ -2,8 +2,7 @@
 // fill stages of shared memory, from which warps read fragments.
 #pragma once
 
-#include "mma.cuh"
-#include "neighbours.cuh"
+#include "mma_tile.cuh"
 #include "operand_prologue.cuh"
 
 // Whether this compilation has use for these products: for a device from compute capability 8.0 on
@@ -17,88 +16,6 @@
 #endif
 
 namespace fusegen {
-
-// A block's tile of an operand: `lines` rows of the left operand or columns of the right one by
-// `depth` of what is summed over, as it lies in memory. Rows are padded by 16 bytes, which keeps
-// those that a warp reads together in different banks.
-template <class T, int lines, int depth, Neighbours neighbours>
-struct MmaTile {
-    static constexpr bool in_depth = neighbours == Neighbours::in_depth;
-    static constexpr int piece = access_bytes / static_cast<int>(sizeof(T));
-    static constexpr int width = in_depth ? depth : lines;
-    static constexpr int height = in_depth ? lines : depth;
-    static constexpr int pitch = width + piece;
-    static constexpr int size = height * pitch;
-
-    // Brings the tile that begins at `first_line` and `first_depth` of a matrix of `line_count` by
-    // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours.
-    template <int threads>
-    static __device__ __forceinline__ void load(T* tile, const T* matrix, int64_t stride,
-                                                int64_t first_line, int64_t line_count,
-                                                int64_t first_depth, int64_t depth_count) {
-        const int64_t first_row = in_depth ? first_line : first_depth;
-        const int64_t first_column = in_depth ? first_depth : first_line;
-        const int64_t rows = in_depth ? line_count : depth_count;
-        const int64_t columns = in_depth ? depth_count : line_count;
-        for (int i = threadIdx.x; i < height * width / piece; i += threads) {
-            const int tile_row = i / (width / piece);
-            const int tile_column = i % (width / piece) * piece;
-            const int64_t row = first_row + tile_row;
-            const int64_t column = first_column + tile_column;
-            const int64_t there = row < rows && column < columns ? columns - column : 0;
-            cp_async(tile + tile_row * pitch + tile_column,
-                     there > 0 ? matrix + row * stride + column : matrix,
-                     static_cast<int>(there < piece ? there : piece) * static_cast<int>(sizeof(T)));
-        }
-    }
-
-    // Replaces the pieces that this thread has brought of that tile, once they are there.
-    template <int threads, class Prepare>
-    static __device__ __forceinline__ void prepare(T* tile, int64_t first_line, int64_t line_count,
-                                                   int64_t first_depth, int64_t depth_count,
-                                                   const Prepare& prepare_piece) {
-        const int lines_here = within(line_count, first_line, lines);
-        const int depth_here = within(depth_count, first_depth, depth);
-        for (int i = threadIdx.x; i < height * width / piece; i += threads) {
-            const int tile_row = i / (width / piece);
-            const int tile_column = i % (width / piece) * piece;
-            const int line = in_depth ? tile_row : tile_column;
-            const int at_depth = in_depth ? tile_column : tile_row;
-            if (line < lines_here && at_depth < depth_here) {
-                T* const place = tile + tile_row * pitch + tile_column;
-                auto brought = load_vector<T, piece>(place);
-                prepare_piece(first_depth + at_depth)(brought, first_line + line);
-                store_vector(place, brought);
-            }
-        }
-    }
-
-    // The four fragments of 16 lines by 16 of depth in the order of mma's left operand: lines 0-7
-    // and 8-15 of depth 0-7, then of depth 8-15.
-    static __device__ __forceinline__ void left(std::uint32_t (&fragments)[4], const T* tile,
-                                                int line, int at_depth) {
-        const int lane = threadIdx.x % 32;
-        if constexpr (in_depth) {
-            ldmatrix(fragments, tile + (line + lane % 16) * pitch + at_depth + lane / 16 * 8);
-        } else {
-            ldmatrix_transposed(fragments, tile + (at_depth + lane / 16 * 8 + lane % 8) * pitch +
-                                               line + lane / 8 % 2 * 8);
-        }
-    }
-
-    // The same for the right operand: depth 0-7 and 8-15 of lines 0-7, then of lines 8-15.
-    static __device__ __forceinline__ void right(std::uint32_t (&fragments)[4], const T* tile,
-                                                 int line, int at_depth) {
-        const int lane = threadIdx.x % 32;
-        if constexpr (in_depth) {
-            ldmatrix(fragments, tile + (line + lane % 8 + lane / 16 * 8) * pitch + at_depth +
-                                    lane / 8 % 2 * 8);
-        } else {
-            ldmatrix_transposed(fragments, tile + (at_depth + lane % 16) * pitch + line +
-                                               lane / 16 * 8);
-        }
-    }
-};
 
 // A matrix in memory: `stride` elements lie between runs of neighbours.
 template <class T>
@@ -174,10 +91,8 @@ __device__ __forceinline__ void mma_product(const MmaOperand<T>& left, const Mma
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const std::uint32_t operand[2] = {right_fragments[j / 2][j % 2 * 2],
-                                                      right_fragments[j / 2][j % 2 * 2 + 1]};
-                    mma_m16n8k16<T>(sums[i][j], left_fragments[i], operand);
+                for (int j = 0; j < 2; ++j) {
+                    mma_pair<T>(&sums[i][2 * j][0], left_fragments[i], right_fragments[j]);
                 }
             }
         }

@@ -59,4 +59,9 @@ __device__ __forceinline__ float power_of_two(int exponent) {
     return __int_as_float((exponent + 127) << 23);
 }
 
+// How many of a tile's `most` lines or depths there are, which begins at `first` of `all`.
+__device__ __forceinline__ int within(int64_t all, int64_t first, int most) {
+    return all - first < most ? static_cast<int>(all - first) : most;
+}
+
 }  // namespace fusegen

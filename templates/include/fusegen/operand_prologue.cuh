@@ -4,6 +4,7 @@
 
 #include "dtypes.cuh"
 #include "neighbours.cuh"
+#include "numbers.cuh"
 
 namespace fusegen {
 
@@ -12,11 +13,6 @@ struct Untouched {
     template <class... Arguments>
     __device__ __forceinline__ void operator()(Arguments&&...) const {}
 };
-
-// How many of a tile's `most` lines or depths there are, which begins at `first` of `all`.
-__device__ __forceinline__ int within(int64_t all, int64_t first, int most) {
-    return all - first < most ? static_cast<int>(all - first) : most;
-}
 
 // Replaces a tile of `lines` rows or columns by `depth` as a bulk copy with the 128-byte swizzle
 // leaves it, by `threads` threads of which this is number `thread`. The tile begins at `first_line`

@@ -1,0 +1,236 @@
+"""Attention in one kernel: two products, and the softmax between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fusegen.ir.graph import Node
+from fusegen.ir.integers import ZERO, Integer
+from fusegen.ir.integers import product as product_of
+from fusegen.ops.pointwise.arithmetic import DIVIDE, SUB
+from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
+from fusegen.ops.pointwise.functions import EXP
+from fusegen.ops.record import Monoid, Product
+from fusegen.plan.accounting import elementwise_work, expression_cost
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.cost import Cost
+from fusegen.plan.evaluate import Domain
+from fusegen.plan.expressions import Compute, Expression, Load, Reduced, walk
+from fusegen.plan.group import Context, Group, NotApplicable
+from fusegen.plan.kernels.attention import (
+    FRAGMENT,
+    RUN,
+    AttentionAxes,
+    AttentionPlan,
+    AttentionTile,
+)
+from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.stores import Store
+from fusegen.plan.matrix_views import matrix_view
+from fusegen.plan.places import place_in
+from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
+
+# What a warp can hold of a result's row in registers, beside its scores.
+MOST_COLUMNS = 128
+# Results of no more columns leave registers for more than one block.
+NARROW_COLUMNS = 64
+# With fewer rows most of a tile would be idle, while all keys of a batch are one block's work.
+LEAST_ROWS = 17
+# Seconds for a score, and operations a second of both products beside that, fitted to 8 x 16 heads
+# of 1024 x 64 and 4 x 16 of 2048 x 128 on an H200 (docs/notes/attention.md).
+SCORE_SECONDS = 0.7e-12
+RATE = 530e12
+# A weight's instructions: the exponential, its sum, the greatest, and packing.
+WEIGHT_COST = 8
+WHY = (
+    "the softmax's weights are used where they are made, a tile of keys at a time, so that no "
+    "score is stored"
+)
+
+
+def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
+    """The scores stay in registers; what was summed by an earlier greatest score is scaled."""
+    scored, summed = _products_of(group)
+    axes = _axes_of(scored, summed)
+    batch = unflatten(axes.batch, summed.shape[:-2])
+    line = axes.batch * axes.rows + axes.row
+    domain = Domain(line, axes.key, product_of(summed.shape[:-1]), axes.keys)
+    evaluator = context.evaluator(group, domain=domain)
+    at_score = (*batch, axes.row, axes.key)
+    evaluator = replace(evaluator, product=scored, product_at=at_score)
+    score = _softmax_of(evaluator.at(summed.operands[0], at_score))
+    operands = (
+        evaluator.at(scored.operands[0], (*batch, axes.row, axes.depth)),
+        evaluator.at(scored.operands[1], (*batch, axes.depth, axes.key)),
+        evaluator.at(summed.operands[1], (*batch, axes.key, axes.column)),
+    )
+    queries, keys, values = map(_loaded, operands)
+    epilogue = ElementEpilogue(_stores(group, context, summed, axes))
+    views = (
+        matrix_view(queries, axes.batch, axes.row, axes.depth),
+        matrix_view(keys, axes.batch, axes.key, axes.depth),
+        matrix_view(values, axes.batch, axes.column, axes.key),
+    )
+    query_view, key_view, value_view = views
+    return (
+        AttentionPlan(
+            "",
+            group.nodes,
+            WHY,
+            _cost(axes, (queries, keys, values), score, epilogue, context),
+            axes,
+            _warp_tile(axes),
+            _warpgroup_tile(axes),
+            _run(views),
+            PAIR if axes.columns % PAIR == ZERO else 1,
+            queries,
+            keys,
+            values,
+            (query_view, key_view, value_view) if query_view and key_view and value_view else None,
+            score,
+            epilogue,
+        ),
+    )
+
+
+def _products_of(group: Group) -> tuple[Node, Node]:
+    """The product that makes scores, and the one that sums values."""
+    products = group.having(Product)
+    if len(products) != 2:
+        raise NotApplicable("the group has not exactly two matrix products")
+    scored, summed = products  # in topological order
+    if scored.dtype not in TENSOR_DTYPES or summed.dtype is not scored.dtype:
+        raise NotApplicable("only products of 16 bits share a kernel")
+    if scored.shape != summed.operands[0].shape:
+        raise NotApplicable("the weights have another shape than the scores")
+    return scored, summed
+
+
+def _axes_of(scored: Node, summed: Node) -> AttentionAxes:
+    batches = product_of(summed.shape[:-2])
+    rows, columns = summed.shape[-2:]
+    keys, depths = scored.shape[-1], scored.operands[0].shape[-1]
+    for size, what in ((columns, "the values"), (depths, "queries and keys")):
+        if size.constant is None:
+            raise NotApplicable(f"how wide {what} are is not known before the call")
+        if not 0 < size.constant <= MOST_COLUMNS:
+            raise NotApplicable(f"{what} are wider than {MOST_COLUMNS}")
+    if ZERO in (batches, rows, keys):
+        raise NotApplicable("there are no scores")
+    if rows.constant is not None and rows.constant < LEAST_ROWS:
+        raise NotApplicable(f"{rows.constant} rows of queries are few for a tile")
+    return AttentionAxes(
+        Integer.symbol("batch_index", batches),
+        Integer.symbol("row", rows),
+        Integer.symbol("key", keys),
+        Integer.symbol("depth", depths),
+        Integer.symbol("column", columns),
+        batches,
+        rows,
+        keys,
+        depths,
+        columns,
+    )
+
+
+def _softmax_of(weight: Expression) -> Expression:
+    """What a weight is the softmax of, over the keys of its row."""
+    while isinstance(weight, Compute) and weight.operation in (CAST, NARROW, AS_STORED):
+        (weight,) = weight.operands
+    power, total = _operands(weight, DIVIDE)
+    (shifted,) = _operands(power, EXP)
+    score, greatest = _operands(shifted, SUB)
+    if not (_is_reduced(total, Monoid.SUM, power) and _is_reduced(greatest, Monoid.MAXIMUM, score)):
+        raise NotApplicable("the weights are no softmax")
+    if any(isinstance(each, Reduced) for each in walk((score,))):
+        raise NotApplicable("a score needs others of its row")
+    return score
+
+
+def _operands(value: Expression, operation: object) -> tuple[Expression, ...]:
+    if not isinstance(value, Compute) or value.operation is not operation:
+        raise NotApplicable("the weights are no softmax")
+    return value.operands
+
+
+def _is_reduced(value: Expression, monoid: Monoid, operand: Expression) -> bool:
+    is_reduced = isinstance(value, Reduced) and value.monoid is monoid
+    return is_reduced and value.arguments == (operand,)
+
+
+def _loaded(value: Expression) -> Load:
+    if not isinstance(value, Load) or value.buffer.dtype is not value.dtype:
+        raise NotApplicable("an operand is made of more than one element in memory")
+    return value
+
+
+def _stores(group: Group, context: Context, summed: Node, axes: AttentionAxes) -> tuple[Store, ...]:
+    position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
+    evaluator = context.evaluator(group)
+    at = unflatten(position, summed.shape)
+    evaluator = replace(evaluator, product=summed, product_at=at)
+    stores = []
+    for result in group.results:
+        if result.type.count != summed.type.count:
+            raise NotApplicable("a result has not one element for each of the last product's")
+        place = place_in(result, summed, position, group.nodes)
+        value = evaluator.at(result, unflatten(place, result.shape))
+        stores.append(Store(context.buffers[result], place, value))
+    return tuple(stores)
+
+
+def _warp_tile(axes: AttentionAxes) -> AttentionTile:
+    """Two fragments of rows for each warp, so that what it reads of keys and values serves both."""
+    depth, columns = _whole(axes.depths), _whole(axes.columns)
+    return AttentionTile(
+        2 * FRAGMENT, 4, 1, 64 if columns <= NARROW_COLUMNS else 32, depth, columns
+    )
+
+
+def _warpgroup_tile(axes: AttentionAxes) -> AttentionTile:
+    """Two warpgroups, which share keys and values; as many keys as leave registers for two blocks
+    of them where results are narrow, and for one else (docs/notes/attention.md)."""
+    depth, columns = _whole(axes.depths), _whole(axes.columns)
+    is_narrow = columns <= NARROW_COLUMNS
+    return AttentionTile(
+        FRAGMENT, 8, 2 if is_narrow else 1, 64 if is_narrow else 128, depth, columns
+    )
+
+
+def _run(views: tuple[MatrixView | None, ...]) -> int:
+    """How many neighbouring keys a thread can have the scores of: more than the pairs that the
+    products leave it where the rows of tiles are keys, whose order is then free."""
+    _, keys, values = views
+    if keys and values and keys.major is Major.DEPTH and values.major is Major.LINE:
+        return RUN
+    return PAIR
+
+
+def _whole(size: Integer) -> int:
+    assert size.constant is not None, "checked with the axes"
+    return -(-size.constant // FRAGMENT) * FRAGMENT
+
+
+def _cost(
+    axes: AttentionAxes,
+    operands: tuple[Load, ...],
+    score: Expression,
+    epilogue: ElementEpilogue,
+    context: Context,
+) -> Cost:
+    hints = context.hints
+    scores = hints.value(axes.batches * axes.rows * axes.keys)
+    results = hints.value(axes.batches * axes.rows * axes.columns)
+    flops = 2 * scores * hints.value(axes.depths + axes.columns)
+    met = [e for e in walk((score,)) if isinstance(e, Load)]
+    buffers = dict.fromkeys(load.buffer for load in (*operands, *met))
+    work = elementwise_work(epilogue.stores, results, hints)
+    made = scores * (WEIGHT_COST + expression_cost(walk((score,))))
+    return Cost(
+        work.reads + sum(hints.value(buffer.bytes) for buffer in buffers),
+        work.writes,
+        work.flops + made,
+        tensor_flops=flops,
+        least_seconds=scores * SCORE_SECONDS + flops / RATE,
+    )

@@ -1,0 +1,307 @@
+// Attention.
+#include "fusegen/device.cuh"
+#include "fusegen/dtypes.cuh"
+#include "fusegen/launch.cuh"
+#include "fusegen/math.cuh"
+#include "fusegen/mma_attention.cuh"
+#include "fusegen/reduce.cuh"
+#include "fusegen/stepped_division.cuh"
+#include "fusegen/wgmma_attention.cuh"
+
+namespace fusegen {
+// matmul_mul_where: matmul, mul, where, softmax.
+// The softmax's weights are used where they are made, a tile of keys at a time, so that no score
+// is stored.
+// This form is for Hopper's tensor cores.
+template <int key_vector>
+__global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
+    const bfloat16* __restrict__ query_matrices,
+    int64_t query_stride,
+    int64_t query_batch_stride,
+    const bfloat16* __restrict__ key_matrices,
+    int64_t key_stride,
+    int64_t key_batch_stride,
+    const bfloat16* __restrict__ value_matrices,
+    int64_t value_stride,
+    int64_t value_batch_stride,
+    const bool* __restrict__ mask,
+    Strides<2> mask_strides,
+    bfloat16* __restrict__ y,
+    int64_t batch,
+    int64_t time) {
+    wait_for_earlier_kernels();
+#if FUSEGEN_HAS_WGMMA
+    constexpr bool packed = key_vector > 1;
+    using Queries = WgmmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
+    using Keys = WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
+    using Values = WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns>;
+    constexpr int column_vector = packed ? 2 : 1;
+    constexpr int threads = 256;
+    constexpr int tile_rows = 128;
+    const int64_t rows = time;
+    const int64_t keys = time;
+    const int64_t depths = 64;
+    const int64_t columns = 64;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+    const int64_t tiles = batch * row_tiles;
+    FUSEGEN_TILE_SHARED(bfloat16, shared);
+    // Neighbouring blocks share keys and values, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * tile_rows;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+        const auto bring_queries = [&](bfloat16* tile) {
+            Queries::template load<threads>(tile, query_matrices
+                + batch_index * query_batch_stride, query_stride, tile_first_row, rows, 0, depths);
+        };
+        const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
+            Keys::template load<threads>(tile, key_matrices
+                + batch_index * key_batch_stride, key_stride, first_key, keys, 0, depths);
+        };
+        const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
+            Values::template load<threads>(tile, value_matrices
+                + batch_index * value_batch_stride, value_stride, 0, columns, first_key, keys);
+        };
+        // What neighbouring products meet at their place, and what the softmax takes of them.
+        struct Met {
+            Vector<bool, key_vector> mask_vector;
+        };
+        const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key) {
+            constexpr int vector = key_vector;
+            const int64_t row = tile_first_row + row_in_tile;
+            return Met{load_vector<bool, vector>(mask + (packed
+                ? first_key + row * time : mask_strides(row, first_key)))};
+        };
+        const auto score = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key,
+                               [[maybe_unused]] const Met& met, float* scores) {
+            constexpr int vector = key_vector;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const bool mask_value = value_at(met.mask_vector, element);
+                const float mul = scores[element] * 0.125f;
+                const float where = mask_value ? mul : (-fusegen::infinity<float>());
+                const float to = fusegen::cast<float>(where);
+                scores[element] = to;
+            }
+        };
+        // What is done with neighbouring results.
+        const auto keep = [&](int row_in_tile, int first_column, const float* results) {
+            constexpr int vector = column_vector;
+            const int64_t row = tile_first_row + row_in_tile;
+            Vector<bfloat16, vector> y_vector;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                y_vector[element] = convert<bfloat16>(results[element]);
+            }
+            store_vector(y + first_column + row * 64 + batch_index * time * 64, y_vector);
+        };
+        wgmma_attention<key_vector, column_vector, 2, Met, Queries, Keys, Values>(
+            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_keys, bring_values,
+            meet, score, keep);
+    }
+#else
+    __trap();  // the launcher takes another form there
+#endif
+}
+
+// matmul_mul_where: matmul, mul, where, softmax.
+// The softmax's weights are used where they are made, a tile of keys at a time, so that no score
+// is stored.
+// This form is for all tensor cores.
+template <int key_vector, bool whole>
+__global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
+    const bfloat16* __restrict__ query_matrices,
+    int64_t query_stride,
+    int64_t query_batch_stride,
+    const bfloat16* __restrict__ key_matrices,
+    int64_t key_stride,
+    int64_t key_batch_stride,
+    const bfloat16* __restrict__ value_matrices,
+    int64_t value_stride,
+    int64_t value_batch_stride,
+    const bfloat16* __restrict__ q,
+    Strides<3> q_strides,
+    const bfloat16* __restrict__ k,
+    Strides<3> k_strides,
+    const bfloat16* __restrict__ v,
+    Strides<3> v_strides,
+    const bool* __restrict__ mask,
+    Strides<2> mask_strides,
+    bfloat16* __restrict__ y,
+    int64_t batch,
+    int64_t time) {
+    wait_for_earlier_kernels();
+    constexpr bool packed = key_vector > 1;
+    using Queries = MmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
+    using Keys = MmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
+    using Values = MmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
+    constexpr int column_vector = packed ? 2 : 1;
+    constexpr int threads = 128;
+    constexpr int tile_rows = 128;
+    const int64_t rows = time;
+    const int64_t keys = time;
+    const int64_t depths = 64;
+    const int64_t columns = 64;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+    const int64_t tiles = batch * row_tiles;
+    FUSEGEN_DYNAMIC_SHARED(bfloat16, shared);
+    // Neighbouring blocks share keys and values, which then stay in the L2 cache.
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        const int64_t tile_first_row = block % row_tiles * tile_rows;
+        [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+        const auto bring_queries = [&](bfloat16* tile) {
+            if constexpr (whole) {
+                Queries::template load<threads>(tile, query_matrices
+                    + batch_index * query_batch_stride, query_stride, tile_first_row, rows, 0, depths);
+            } else {
+                Queries::template load_each<threads>(tile, tile_first_row, rows, 0, depths,
+                    [&](int64_t row, int64_t depth) { return q[packed
+                        ? depth + row * 64 + batch_index * time * 64
+                        : q_strides(batch_index, row, depth)]; });
+            }
+        };
+        const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
+            if constexpr (whole) {
+                Keys::template load<threads>(tile, key_matrices
+                    + batch_index * key_batch_stride, key_stride, first_key, keys, 0, depths);
+            } else {
+                Keys::template load_each<threads>(tile, first_key, keys, 0, depths,
+                    [&](int64_t key, int64_t depth) { return k[packed
+                        ? depth + key * 64 + batch_index * time * 64
+                        : k_strides(batch_index, key, depth)]; });
+            }
+        };
+        const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
+            if constexpr (whole) {
+                Values::template load<threads>(tile, value_matrices
+                    + batch_index * value_batch_stride, value_stride, 0, columns, first_key, keys);
+            } else {
+                Values::template load_each<threads>(tile, 0, columns, first_key, keys,
+                    [&](int64_t column, int64_t key) { return v[packed
+                        ? column + key * 64 + batch_index * time * 64
+                        : v_strides(batch_index, key, column)]; });
+            }
+        };
+        // What neighbouring products meet at their place, and what the softmax takes of them.
+        struct Met {
+            Vector<bool, key_vector> mask_vector;
+        };
+        const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key) {
+            constexpr int vector = key_vector;
+            const int64_t row = tile_first_row + row_in_tile;
+            return Met{load_vector<bool, vector>(mask + (packed
+                ? first_key + row * time : mask_strides(row, first_key)))};
+        };
+        const auto score = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key,
+                               [[maybe_unused]] const Met& met, float* scores) {
+            constexpr int vector = key_vector;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                const bool mask_value = value_at(met.mask_vector, element);
+                const float mul = scores[element] * 0.125f;
+                const float where = mask_value ? mul : (-fusegen::infinity<float>());
+                const float to = fusegen::cast<float>(where);
+                scores[element] = to;
+            }
+        };
+        // What is done with neighbouring results.
+        const auto keep = [&](int row_in_tile, int first_column, const float* results) {
+            constexpr int vector = column_vector;
+            const int64_t row = tile_first_row + row_in_tile;
+            Vector<bfloat16, vector> y_vector;
+#pragma unroll
+            for (int element = 0; element < vector; ++element) {
+                y_vector[element] = convert<bfloat16>(results[element]);
+            }
+            store_vector(y + first_column + row * 64 + batch_index * time * 64, y_vector);
+        };
+        mma_attention<key_vector, column_vector, 2, 4, Met, Queries, Keys, Values>(
+            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_keys, bring_values,
+            meet, score, keep);
+    }
+}
+
+FUSEGEN_EXPORT int launch_matmul_mul_where(
+    const bfloat16* q,
+    const int64_t* q_strides,
+    const bfloat16* k,
+    const int64_t* k_strides,
+    const bfloat16* v,
+    const int64_t* v_strides,
+    const bool* mask,
+    const int64_t* mask_strides,
+    bfloat16* y,
+    int64_t batch,
+    int64_t time,
+    void* stream) {
+    const int64_t rows = time;
+    if (batch * rows == 0) {
+        return 0;
+    }
+    int64_t query_run[3];
+    int64_t key_run[3];
+    int64_t value_run[3];
+    // Operands are read 16 bytes at a time, and all else in vectors, if they lie so.
+    if (merge_dims(q_strides, {batch, time, 64}, {1, 2, 3}, query_run) &&
+        query_run[2] == 1 &&
+        is_aligned(q, 16) &&
+        (query_run[1]) % 8 == 0 &&
+        (query_run[0]) % 8 == 0 &&
+        merge_dims(k_strides, {batch, time, 64}, {1, 2, 3}, key_run) &&
+        key_run[2] == 1 &&
+        is_aligned(k, 16) &&
+        (key_run[1]) % 8 == 0 &&
+        (key_run[0]) % 8 == 0 &&
+        merge_dims(v_strides, {batch, time, 64}, {1, 2, 3}, value_run) &&
+        value_run[2] == 1 &&
+        is_aligned(v, 16) &&
+        (value_run[1]) % 8 == 0 &&
+        (value_run[0]) % 8 == 0) {
+        const bool in_vectors = is_contiguous(mask_strides, {time, time}) && is_aligned(mask, 8) &&
+                                is_aligned(y, 4) && time % 8 == 0;
+        if (has_wgmma() && in_vectors) {
+            FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<8>),
+                           grid_of(batch * divide_up(rows, 128)), dim3(256), 65536, stream,
+                           q, query_run[1], query_run[0],
+                           k, key_run[1], key_run[0],
+                           v, value_run[1], value_run[0],
+                           mask, Strides<2>(mask_strides), y, batch, time);
+            return FUSEGEN_LAST_ERROR();
+        }
+        if (has_wgmma()) {
+            FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<1>),
+                           grid_of(batch * divide_up(rows, 128)), dim3(256), 65536, stream,
+                           q, query_run[1], query_run[0],
+                           k, key_run[1], key_run[0],
+                           v, value_run[1], value_run[0],
+                           mask, Strides<2>(mask_strides), y, batch, time);
+            return FUSEGEN_LAST_ERROR();
+        }
+        if (in_vectors) {
+            FUSEGEN_LAUNCH((matmul_mul_where_kernel<8, true>),
+                           grid_of(batch * divide_up(rows, 128)), dim3(128), 55296, stream,
+                           q, query_run[1], query_run[0],
+                           k, key_run[1], key_run[0],
+                           v, value_run[1], value_run[0],
+                           q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
+                                           mask, Strides<2>(mask_strides), y, batch, time);
+            return FUSEGEN_LAST_ERROR();
+        }
+        FUSEGEN_LAUNCH((matmul_mul_where_kernel<1, true>),
+                       grid_of(batch * divide_up(rows, 128)), dim3(128), 55296, stream,
+                       q, query_run[1], query_run[0],
+                       k, key_run[1], key_run[0],
+                       v, value_run[1], value_run[0],
+                       q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
+                                       mask, Strides<2>(mask_strides), y, batch, time);
+        return FUSEGEN_LAST_ERROR();
+    }
+    FUSEGEN_LAUNCH((matmul_mul_where_kernel<1, false>),
+                   grid_of(batch * divide_up(rows, 128)), dim3(128), 55296, stream,
+                   nullptr, 0, 0,
+                   nullptr, 0, 0,
+                   nullptr, 0, 0,
+                   q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
+                                   mask, Strides<2>(mask_strides), y, batch, time);
+    return FUSEGEN_LAST_ERROR();
+}
+}  // namespace fusegen
