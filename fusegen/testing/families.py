@@ -142,6 +142,7 @@ FAMILIES = (
     Family("products of batches", BATCHES),
     Family("products of heads", HEADS),
     Family("attention under a mask", MASKED),
+    Family("attention of wide heads", MASKED, {"heads": 1, "width": 128}),
     Family("convolution", IMAGE_CONVOLUTION),
     Family(
         "convolution of odd sizes", IMAGE_CONVOLUTION, {"channels": 3, "features": 20, "groups": 5}
