@@ -73,8 +73,7 @@ class OperandText:
 class Form:
     """A way to multiply: what tells the kernel's name from others, what its comment says, the
     condition for compiling it, the types of its tiles and of its shared memory, and its device
-    function. One that `is_whole` is for operands that are read 16 bytes at a time alone; one that
-    `orders_values` takes these in the order of the keys."""
+    function. One that `is_whole` is for operands that are read 16 bytes at a time alone."""
 
     suffix: str
     comment: str
@@ -83,7 +82,6 @@ class Form:
     memory: str
     function: str
     is_whole: bool
-    orders_values: bool
 
 
 BY_WARPS = Form(
@@ -94,7 +92,6 @@ BY_WARPS = Form(
     "FUSEGEN_DYNAMIC_SHARED",
     "mma_attention",
     is_whole=False,
-    orders_values=True,
 )
 BY_WARPGROUPS = Form(
     "warpgroup_",
@@ -104,7 +101,6 @@ BY_WARPGROUPS = Form(
     "FUSEGEN_TILE_SHARED",
     "wgmma_attention",
     is_whole=True,
-    orders_values=False,
 )
 
 
@@ -172,8 +168,6 @@ def attention_text(plan: AttentionPlan) -> AttentionText:
     host = _scope(plan, plan.values)
     own = _scope(plan, (plan.score, *plan.epilogue.values))
     by_warps, by_warpgroups = plan.warp_tile, plan.warpgroup_tile
-    weights = by_warpgroups.rows * by_warpgroups.keys * plan.queries.buffer.dtype.itemsize
-    swizzled = _shared_bytes(plan, by_warpgroups, _swizzled_bytes)
     text = _form(
         plan,
         BY_WARPS,
@@ -195,7 +189,7 @@ def attention_text(plan: AttentionPlan) -> AttentionText:
             BY_WARPGROUPS,
             by_warpgroups,
             (by_warpgroups.warps // WARPGROUP,),
-            swizzled + weights,
+            _shared_bytes(plan, by_warpgroups, _swizzled_bytes),
             own,
             host,
         ),

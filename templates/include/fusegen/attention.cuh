@@ -194,6 +194,20 @@ struct AttendedRows {
     }
 };
 
+// The weights of the 16 keys from `first` on, as a left operand in registers.
+template <class T, int keys, int columns>
+__device__ __forceinline__ void weight_fragments(std::uint32_t (&fragments)[4],
+                                                 const AttendedRows<keys, columns>& rows,
+                                                 int first) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float* const weights = &rows.scores[(first / 8 + i / 2) * 4 + i % 2 * 2];
+        Vector<T, 2> pair;
+        round_pair(pair, 0, weights[0], weights[1]);
+        fragments[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
+    }
+}
+
 // The tiles of keys and of values, which take turns in shared memory: one of each is multiplied while
 // the next is brought. `bring_keys(tile, first_key)` and `bring_values(tile, first_key)` fill them,
 // with zeros beyond the operands.

@@ -6,20 +6,6 @@
 
 namespace fusegen {
 
-// The weights of the 16 keys from `first` on, as the left operand of mma.
-template <class T, int keys, int columns>
-__device__ __forceinline__ void weight_fragments(std::uint32_t (&fragments)[4],
-                                                 const AttendedRows<keys, columns>& rows,
-                                                 int first) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float* const weights = &rows.scores[(first / 8 + i / 2) * 4 + i % 2 * 2];
-        Vector<T, 2> pair;
-        round_pair(pair, 0, weights[0], weights[1]);
-        fragments[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
-    }
-}
-
 // Hands the results of a block's tile of rows to `keep(row, first_column, elements)`: sums of the values
 // of `key_count` keys, weighted by the softmax of the scores that `score(row, first_key, met, elements)`
 // makes of `vector` neighbouring products in place and of what `meet(row, first_key)` has found there. Each of `warps` has `parts` times 16 rows.

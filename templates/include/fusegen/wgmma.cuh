@@ -122,6 +122,15 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], std::uint64_t descripto
         d, descriptor_a, descriptor_b, accumulate);
 }
 
+// d += A B, with A in registers: of each warp's 16 rows a thread has, like `mma_m16n8k16` of its left
+// operand, pairs of neighbours in K. Nobody may change them until the product is waited for.
+template <class T, int n, Major major_b = Major::k>
+__device__ __forceinline__ void wgmma(float (&d)[n / 2], const std::uint32_t (&registers_a)[4],
+                                      std::uint64_t descriptor_b) {
+    static_assert(is_16_bit_float<T>, "float16 or bfloat16");
+    Wgmma<n>::template issue_registers<T, major_b == Major::mn>(d, registers_a, descriptor_b);
+}
+
 }  // namespace fusegen
 
 #endif

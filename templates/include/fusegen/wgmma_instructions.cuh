@@ -62,7 +62,20 @@ struct Wgmma;
         : FUSEGEN_SUMS_##count                                                         \
         : "l"(descriptor_a), "l"(descriptor_b), "r"(static_cast<int>(accumulate))__VA_ARGS__)
 
-#define FUSEGEN_WGMMA_SHAPE(n, count, a, b, accumulates, major_a, major_b)                 \
+#define FUSEGEN_WGMMA_REGISTERS(shape_and_types, count, a, b, major)                          \
+    asm volatile(                                                                             \
+        "{\n"                                                                                 \
+        ".reg .pred accumulate;\n"                                                            \
+        "setp.eq.b32 accumulate, 0, 0;\n"                                                     \
+        "wgmma.mma_async.sync.aligned." shape_and_types " {" FUSEGEN_REGISTERS_##count        \
+        "}, {" a "}, " b ", accumulate, 1, 1, " major                                         \
+        ";\n"                                                                                 \
+        "}"                                                                                   \
+        : FUSEGEN_SUMS_##count                                                                \
+        : "r"(registers_a[0]), "r"(registers_a[1]), "r"(registers_a[2]), "r"(registers_a[3]), \
+          "l"(descriptor_b), "n"(b_is_mn_major))
+
+#define FUSEGEN_WGMMA_SHAPE(n, count, a, b, accumulates, major_a, major_b, third)          \
     template <>                                                                            \
     struct Wgmma<n> {                                                                      \
         template <class T, int a_is_mn_major, int b_is_mn_major>                           \
@@ -82,26 +95,41 @@ struct Wgmma;
                 FUSEGEN_WGMMA("m64n" #n "k8.f32.tf32.tf32", count, a, b, accumulates, ""); \
             }                                                                              \
         }                                                                                  \
+        template <class T, int b_is_mn_major>                                              \
+        static __device__ __forceinline__ void issue_registers(                            \
+            float (&d)[count], const std::uint32_t (&registers_a)[4],                      \
+            std::uint64_t descriptor_b) {                                                  \
+            if constexpr (std::is_same<T, bfloat16>::value) {                              \
+                FUSEGEN_WGMMA_REGISTERS("m64n" #n "k16.f32.bf16.bf16", count,              \
+                                        a ", " b ", " accumulates ", " major_a, major_b,   \
+                                        third);                                            \
+            } else {                                                                       \
+                FUSEGEN_WGMMA_REGISTERS("m64n" #n "k16.f32.f16.f16", count,                \
+                                        a ", " b ", " accumulates ", " major_a, major_b,   \
+                                        third);                                            \
+            }                                                                              \
+        }                                                                                  \
     };
 
-FUSEGEN_WGMMA_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12")
-FUSEGEN_WGMMA_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20")
-FUSEGEN_WGMMA_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28")
-FUSEGEN_WGMMA_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36")
-FUSEGEN_WGMMA_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44")
-FUSEGEN_WGMMA_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52")
-FUSEGEN_WGMMA_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60")
-FUSEGEN_WGMMA_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68")
-FUSEGEN_WGMMA_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76")
-FUSEGEN_WGMMA_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84")
-FUSEGEN_WGMMA_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92")
-FUSEGEN_WGMMA_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100")
-FUSEGEN_WGMMA_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108")
-FUSEGEN_WGMMA_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116")
-FUSEGEN_WGMMA_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124")
-FUSEGEN_WGMMA_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132")
+FUSEGEN_WGMMA_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13")
+FUSEGEN_WGMMA_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
+FUSEGEN_WGMMA_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28", "%29")
+FUSEGEN_WGMMA_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+FUSEGEN_WGMMA_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+FUSEGEN_WGMMA_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+FUSEGEN_WGMMA_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")
+FUSEGEN_WGMMA_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+FUSEGEN_WGMMA_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76", "%77")
+FUSEGEN_WGMMA_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
+FUSEGEN_WGMMA_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+FUSEGEN_WGMMA_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
+FUSEGEN_WGMMA_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108", "%109")
+FUSEGEN_WGMMA_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
+FUSEGEN_WGMMA_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124", "%125")
+FUSEGEN_WGMMA_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef FUSEGEN_WGMMA_SHAPE
+#undef FUSEGEN_WGMMA_REGISTERS
 #undef FUSEGEN_WGMMA
 
 }  // namespace fusegen

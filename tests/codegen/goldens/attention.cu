@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
     constexpr bool packed = key_vector > 1;
     using Queries = WgmmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
     using Keys = WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
-    using Values = WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns>;
+    using Values = WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
     constexpr int column_vector = packed ? 2 : 1;
     constexpr int threads = 256;
     constexpr int tile_rows = 128;
@@ -260,7 +260,7 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
                                 is_aligned(y, 4) && time % 8 == 0;
         if (has_wgmma() && in_vectors) {
             FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<8>),
-                           grid_of(batch * divide_up(rows, 128)), dim3(256), 65536, stream,
+                           grid_of(batch * divide_up(rows, 128)), dim3(256), 49152, stream,
                            q, query_run[1], query_run[0],
                            k, key_run[1], key_run[0],
                            v, value_run[1], value_run[0],
@@ -269,7 +269,7 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
         }
         if (has_wgmma()) {
             FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<1>),
-                           grid_of(batch * divide_up(rows, 128)), dim3(256), 65536, stream,
+                           grid_of(batch * divide_up(rows, 128)), dim3(256), 49152, stream,
                            q, query_run[1], query_run[0],
                            k, key_run[1], key_run[0],
                            v, value_run[1], value_run[0],

@@ -35,12 +35,31 @@ void decode(const Operand& operand, OperandType type, unsigned extent, const cha
     });
 }
 
+// The same of an operand in registers (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16",
+// matrix A): each holds a pair of neighbours in K.
+template <class Set>
+void decode_registers(const RegistersA& registers, OperandType type, Set set) {
+    for (unsigned thread = 0; thread < registers.size(); ++thread) {
+        for (unsigned i = 0; i < 8; ++i) {
+            const char* pair = reinterpret_cast<const char*>(&registers[thread][i / 2]);
+            set(thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8,
+                thread % 4 * 2 + i % 2 + i / 4 * 8, element(type, pair + i % 2 * 2));
+        }
+    }
+}
+
 }  // namespace
 
-void multiply_tiles(const WgmmaOperands& operands, const char* window, WgmmaSums& sums) {
+void multiply_tiles(const WgmmaOperands& operands, const RegistersA& registers_a,
+                    const char* window, WgmmaSums& sums) {
     float a[64][max_k] = {}, b[max_k][256] = {};
-    decode(Operand(operands.descriptor_a, operands.a_is_mn_major), operands.type, 64, window,
-           [&](unsigned m, unsigned k, float value) { a[m][k] = value; });
+    const auto set = [&](unsigned m, unsigned k, float value) { a[m][k] = value; };
+    if (registers_a.empty()) {
+        decode(Operand(operands.descriptor_a, operands.a_is_mn_major), operands.type, 64, window,
+               set);
+    } else {
+        decode_registers(registers_a, operands.type, set);
+    }
     decode(Operand(operands.descriptor_b, operands.b_is_mn_major), operands.type, operands.n,
            window, [&](unsigned n, unsigned k, float value) { b[k][n] = value; });
     const unsigned k_extent = operands.type == OperandType::tf32 ? 8 : 16;

@@ -168,11 +168,19 @@ void Warpgroups::issue(Site site, Warpgroup& group, const void* code) {
                             SiteText(site).text, name);
         }
     };
-    check("A", Operand(operands.descriptor_a, operands.a_is_mn_major), product_m);
+    RegistersA registers_a;
+    if (operands.registers_a == nullptr) {
+        check("A", Operand(operands.descriptor_a, operands.a_is_mn_major), product_m);
+    } else {
+        for (const WgmmaOperands* own : group.operands) {
+            const std::uint32_t* a = own->registers_a;
+            registers_a.push_back({a[0], a[1], a[2], a[3]});
+        }
+    }
     check("B", Operand(operands.descriptor_b, operands.b_is_mn_major), operands.n);
     const auto sums = sums_of(site, group);
     sums->last_group = number;
-    group.products.push_back({operands, site, number, sums});
+    group.products.push_back({operands, std::move(registers_a), site, number, sums});
 }
 
 void Warpgroups::fence() { Emulator::current().wgmma.fenced = true; }
@@ -186,7 +194,8 @@ void Warpgroups::compute_first(Warpgroup& group) {
     const Product product = std::move(group.products.front());
     group.products.pop_front();
     const Block& block = *emulator().thread(group.first_thread).block;
-    multiply_tiles(product.operands, block.shared_memory.window(), *product.sums);
+    multiply_tiles(product.operands, product.registers_a, block.shared_memory.window(),
+                   *product.sums);
 }
 
 void Warpgroups::hand_over(Warpgroup& group, Thread& thread, WgmmaSums& sums) {

@@ -1,6 +1,7 @@
 // Matrix products by warpgroups, which run by themselves (PTX ISA, "wgmma.mma_async").
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -38,6 +39,9 @@ struct WgmmaSums {
     }
 };
 
+// What the threads of a warpgroup hold of an operand in registers; none where it is in memory.
+using RegistersA = std::vector<std::array<std::uint32_t, 4>>;
+
 class Warpgroups {
 public:
     void start_cluster() { groups_.clear(); }
@@ -59,6 +63,7 @@ public:
 private:
     struct Product {
         WgmmaOperands operands;
+        RegistersA registers_a;
         Site site;
         unsigned group;
         std::shared_ptr<WgmmaSums> sums;
@@ -86,8 +91,9 @@ private:
     std::vector<std::unique_ptr<Warpgroup>> groups_;  // by the first thread's number / 128
 };
 
-// Multiplies operands that lie in the block's `window` of shared memory and adds the product to
-// `sums`.
-void multiply_tiles(const WgmmaOperands& operands, const char* window, WgmmaSums& sums);
+// Multiplies operands that lie in the block's `window` of shared memory, the first of them perhaps in
+// registers, and adds the product to `sums`.
+void multiply_tiles(const WgmmaOperands& operands, const RegistersA& registers_a,
+                    const char* window, WgmmaSums& sums);
 
 }  // namespace fusegen_emulator

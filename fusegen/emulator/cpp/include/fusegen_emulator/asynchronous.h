@@ -29,6 +29,7 @@ struct WgmmaOperands {
     bool a_is_mn_major;
     bool b_is_mn_major;
     bool accumulate;
+    const std::uint32_t* registers_a = nullptr;  // this thread's four, in place of a descriptor
 };
 
 }  // namespace fusegen_emulator

@@ -43,4 +43,20 @@ __forceinline__ void wgmma(float (&d)[n / 2], std::uint64_t descriptor_a,
     fusegen_emulator_wgmma(site, &operands);
 }
 
+// Registers that are changed while the product is under way do not show.
+template <class T, int n, Major major_b = Major::k>
+__forceinline__ void wgmma(float (&d)[n / 2], const std::uint32_t (&registers_a)[4],
+                           std::uint64_t descriptor_b,
+                           fusegen_emulator::Site site =
+                               fusegen_emulator::caller_site(fusegen_emulator::Operation::wgmma)) {
+    static_assert(n % 16 == 0 && n >= 16 && n <= 256, "N is a multiple of 16 up to 256");
+    static_assert(is_16_bit_float<T>, "float16 or bfloat16");
+    const std::uint32_t own[4] = {registers_a[0], registers_a[1], registers_a[2], registers_a[3]};
+    const fusegen_emulator::WgmmaOperands operands{
+        d,    0,   descriptor_b, n, wgmma_operand_type<T>, false, major_b == Major::mn,
+        true, own,
+    };
+    fusegen_emulator_wgmma(site, &operands);
+}
+
 }  // namespace fusegen
