@@ -140,7 +140,12 @@ class FormText:
     def whole(self) -> tuple[str, ...]:
         """The launcher's conditions for accesses of 16 bytes of the operands."""
         matrices = (operand.matrix for operand in self.operands)
-        return tuple(condition for matrix in matrices if matrix for condition in matrix.conditions)
+        return tuple(
+            condition
+            for matrix in matrices
+            if matrix
+            for condition in (*matrix.conditions, f"{matrix.stride} < stride_limit")
+        )
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ group groups half half_wide has_few has_work high i image_index image_step image
 input_channel input_channels input_column input_columns_left input_height input_parts input_row
 input_rows_left input_scale input_scaling input_width inputs inside inside_row is_active
 is_any_below is_below is_below_loss is_channel is_inside is_last is_left_out is_lost is_marked
-is_rest is_row is_there j keep kernel_column kernel_row key key_batch_stride key_matrices key_run
-key_stride key_vector keys lane lane_pixels lanes left_batch_stride left_line left_low_start
+is_rest is_row is_there j keep kernel_column kernel_row key key_batch_stride key_matrices key_matrix
+key_run key_stride key_vector keys lane lane_pixels lanes left_batch_stride left_line left_low_start
 left_map left_map_here left_matrices left_parts left_rest_map left_run left_scale left_scales
 left_size left_source left_start left_stride left_tile left_to_see line line_column_step line_group
 line_step lines loaded long_parts low low_start low_sums magnitudes mark meet met middle mma_tiles
@@ -40,19 +40,19 @@ owner packed pair part part_columns part_end part_size part_tile partial parts p
 patch_columns patch_first_column patch_first_row patch_line patch_pixels patch_row patch_rows
 patch_size patch_source phase piece pieces pitch pixel place plane prepare prepare_left
 prepare_right prepared previous processors product_column product_row query_batch_stride
-query_matrices query_run query_stride resident rest_lines rest_size result_height result_width
-results right_batch_stride right_line right_low_start right_map right_matrices right_parts right_run
-right_scale right_scales right_source right_start right_stride right_tile ring ring_bytes round
-round_end round_first_pixel row row_ahead row_end row_in_block row_in_tile row_marks row_scales
-row_step row_tile row_tiles rows rows_here rows_inside rows_left rows_sums run runs scales score
-scores seen shared shared_parts shares size_here skinny_kernel slot slot_round slot_rounds small
-source stage stage_pixel stage_place stage_size stage_tiles staged stages step steps store_stage
-stream stride stride_columns stride_rows sums sums_of_parts take taken tap target tensor_tiles
-thread thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end
-tile_first_column tile_first_row tile_row tile_rows tile_size tile_waves tiles tuned_form tuned_rows
-turn unscale value_batch_stride value_matrices value_run value_stride vector visited wanted warp
-warp_pixels warpgroup warps weight_parts weight_scale weight_scaling weights whole wide wide_tiles
-work worth_it
+query_matrices query_matrix query_run query_stride resident rest_lines rest_size result_height
+result_width results right_batch_stride right_line right_low_start right_map right_matrices
+right_parts right_run right_scale right_scales right_source right_start right_stride right_tile ring
+ring_bytes round round_end round_first_pixel row row_ahead row_end row_in_block row_in_tile
+row_marks row_scales row_step row_tile row_tiles rows rows_here rows_inside rows_left rows_sums run
+runs scales score scores seen shared shared_parts shares size_here skinny_kernel slot slot_round
+slot_rounds small source stage stage_pixel stage_place stage_size stage_tiles staged stages step
+steps store_stage stream stride stride_columns stride_rows sums sums_of_parts take taken tap target
+tensor_tiles thread thread_column thread_row threads tile tile_column tile_columns tile_depth
+tile_end tile_first_column tile_first_row tile_row tile_rows tile_size tile_waves tiles tuned_form
+tuned_rows turn unscale value_batch_stride value_matrices value_matrix value_run value_stride vector
+visited wanted warp warp_pixels warpgroup warps weight_parts weight_scale weight_scaling weights
+whole wide wide_tiles work worth_it
 """
 # What kernels and launchers call by its bare name, and macros that are not in capitals.
 DEVICE = """
@@ -74,7 +74,7 @@ outweighs_loss parts_of_depth power_of_two prefetch_tensor_map prepare_tile proc
 push_run quickest_tile read_only reduce_block reduce_cluster reduce_lanes reduce_outer reduce_part
 rounded shared_bytes skinny_product split_line split_line_threads split_lines split_lines_count
 split_lines_threads split_pays split_shares split_tile std store_added store_vector store_vector_if
-threadIdx tma_load_3d tma_load_4d tma_load_5d tuned_tile uint8_t unix value_at
+stride_limit threadIdx tma_load_3d tma_load_4d tma_load_5d tuned_tile uint8_t unix value_at
 wait_for_earlier_kernels warpSize wgmma wgmma_attention wgmma_commit wgmma_descriptor
 wgmma_descriptor_mn_major wgmma_fence wgmma_k wgmma_m wgmma_wait whole_warp wide_columns
 wide_product wide_rows wide_shared_bytes wide_threads within without_scale

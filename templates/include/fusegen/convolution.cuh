@@ -27,16 +27,6 @@ __device__ __forceinline__ int brought_pixel(int lane) {
     return lane % 8 / 2 * 4 + lane / 16 * 2 + lane % 2;
 }
 
-// A number or a pointer that the compiler shall keep: it would compute it anew, of several
-// multiplications, for each of the loads that have it in their addresses.
-template <class T>
-__device__ __forceinline__ T computed_once(T x) {
-#ifndef FUSEGEN_EMULATE
-    asm volatile("" : "+l"(x));
-#endif
-    return x;
-}
-
 // An element of a tensor that the kernel only reads, where the compiler does not see that it is one.
 template <class T>
 __device__ __forceinline__ T read_only(const T* source) {

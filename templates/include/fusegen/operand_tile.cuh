@@ -33,6 +33,9 @@ struct SwizzledRows {
     }
 };
 
+// A stride below this is one of 32 bits for all rows of a tile.
+constexpr int64_t stride_limit = int64_t{1} << 24;
+
 // Which rows of memory follow each other in a tile. Of every 8 neighbouring columns of a product the
 // tensor cores leave a lane two. With `by_lanes` rows come in an order in which these are, pair by
 // pair, neighbours in memory: a fourth of the tile's rows for each lane.
@@ -63,26 +66,28 @@ struct OperandTile {
     }
 
     // Brings the tile that begins at `first_line` and `first_depth` of a matrix of `line_count` by
-    // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours.
-    template <int threads>
-    static __device__ __forceinline__ void load(T* tile, const T* matrix, int64_t stride,
+    // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours, an int if these
+    // are less than `stride_limit`.
+    template <int threads, class Stride>
+    static __device__ __forceinline__ void load(T* tile, const T* matrix, Stride stride,
                                                 int64_t first_line, int64_t line_count,
                                                 int64_t first_depth, int64_t depth_count) {
         const int lines_here = within(line_count, first_line, lines);
         const int depth_here = within(depth_count, first_depth, depth);
         const int rows_here = in_depth ? lines_here : depth_here;
         const int columns_here = in_depth ? depth_here : lines_here;
-        const T* const first = matrix + (in_depth ? first_line : first_depth) * stride +
+        const T* const first = matrix + (in_depth ? first_line : first_depth) * int64_t{stride} +
                                (in_depth ? first_depth : first_line);
         if (rows_here == height && columns_here == width) {
             for_each_piece<threads>([&](int row, int column) {
-                cp_async(tile + place(row, column), first + row * stride + column);
+                cp_async(tile + place(row, column), first + (row * stride + column));
             });
             return;
         }
         for_each_piece<threads>([&](int row, int column) {
             const int there = row < rows_here ? columns_here - column : 0;
-            cp_async(tile + place(row, column), there > 0 ? first + row * stride + column : matrix,
+            cp_async(tile + place(row, column),
+                     there > 0 ? first + (row * stride + column) : matrix,
                      (there < 0 ? 0 : there < piece ? there : piece) * static_cast<int>(sizeof(T)));
         });
     }

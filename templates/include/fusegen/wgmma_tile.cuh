@@ -17,13 +17,17 @@ struct WgmmaTile : OperandTile<T, lines, depth, neighbours, SwizzledRows, order>
     // of 64, or 0.
     static __device__ __forceinline__ std::uint64_t descriptor(const T* tile, int line,
                                                                int at_depth) {
+        // Places are told in units of 16 bytes, so that a constant is added to that of the tile.
         if constexpr (in_depth) {
-            return wgmma_descriptor(tile + at_depth / Rows::row_size * Rows::chunk_size +
-                                    line * Rows::row_size + at_depth % Rows::row_size);
+            const int offset = at_depth / Rows::row_size * Rows::chunk_size +
+                               line * Rows::row_size + at_depth % Rows::row_size;
+            return wgmma_descriptor(tile) + offset / Base::piece;
         } else {
-            return wgmma_descriptor_mn_major(
-                tile + line / Rows::row_size * Rows::chunk_size + at_depth * Rows::row_size,
-                Rows::chunk_size * static_cast<unsigned>(sizeof(T)));
+            const int offset =
+                line / Rows::row_size * Rows::chunk_size + at_depth * Rows::row_size;
+            return wgmma_descriptor_mn_major(tile,
+                                             Rows::chunk_size * static_cast<unsigned>(sizeof(T))) +
+                   offset / Base::piece;
         }
     }
 };

@@ -49,17 +49,20 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+        const bfloat16* const query_matrix = computed_once(query_matrices + batch_index * query_batch_stride);
+        const bfloat16* const key_matrix = computed_once(key_matrices + batch_index * key_batch_stride);
+        const bfloat16* const value_matrix = computed_once(value_matrices + batch_index * value_batch_stride);
         const auto bring_queries = [&](bfloat16* tile) {
-            Queries::template load<threads>(tile, query_matrices
-                + batch_index * query_batch_stride, query_stride, tile_first_row, rows, 0, depths);
+            Queries::template load<threads>(tile, query_matrix, static_cast<int>(query_stride),
+                tile_first_row, rows, 0, depths);
         };
         const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
-            Keys::template load<threads>(tile, key_matrices
-                + batch_index * key_batch_stride, key_stride, first_key, keys, 0, depths);
+            Keys::template load<threads>(tile, key_matrix, static_cast<int>(key_stride),
+                first_key, keys, 0, depths);
         };
         const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
-            Values::template load<threads>(tile, value_matrices
-                + batch_index * value_batch_stride, value_stride, 0, columns, first_key, keys);
+            Values::template load<threads>(tile, value_matrix, static_cast<int>(value_stride),
+                0, columns, first_key, keys);
         };
         // What neighbouring products meet at their place, and what the softmax takes of them.
         struct Met {
@@ -148,10 +151,13 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+        const bfloat16* const query_matrix = computed_once(query_matrices + batch_index * query_batch_stride);
+        const bfloat16* const key_matrix = computed_once(key_matrices + batch_index * key_batch_stride);
+        const bfloat16* const value_matrix = computed_once(value_matrices + batch_index * value_batch_stride);
         const auto bring_queries = [&](bfloat16* tile) {
             if constexpr (whole) {
-                Queries::template load<threads>(tile, query_matrices
-                    + batch_index * query_batch_stride, query_stride, tile_first_row, rows, 0, depths);
+                Queries::template load<threads>(tile, query_matrix, static_cast<int>(query_stride),
+                    tile_first_row, rows, 0, depths);
             } else {
                 Queries::template load_each<threads>(tile, tile_first_row, rows, 0, depths,
                     [&](int64_t row, int64_t depth) { return q[packed
@@ -161,8 +167,8 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
         };
         const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
             if constexpr (whole) {
-                Keys::template load<threads>(tile, key_matrices
-                    + batch_index * key_batch_stride, key_stride, first_key, keys, 0, depths);
+                Keys::template load<threads>(tile, key_matrix, static_cast<int>(key_stride),
+                    first_key, keys, 0, depths);
             } else {
                 Keys::template load_each<threads>(tile, first_key, keys, 0, depths,
                     [&](int64_t key, int64_t depth) { return k[packed
@@ -172,8 +178,8 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
         };
         const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
             if constexpr (whole) {
-                Values::template load<threads>(tile, value_matrices
-                    + batch_index * value_batch_stride, value_stride, 0, columns, first_key, keys);
+                Values::template load<threads>(tile, value_matrix, static_cast<int>(value_stride),
+                    0, columns, first_key, keys);
             } else {
                 Values::template load_each<threads>(tile, 0, columns, first_key, keys,
                     [&](int64_t column, int64_t key) { return v[packed
@@ -246,16 +252,19 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
         is_aligned(q, 16) &&
         (query_run[1]) % 8 == 0 &&
         (query_run[0]) % 8 == 0 &&
+        query_run[1] < stride_limit &&
         merge_dims(k_strides, {batch, time, 64}, {1, 2, 3}, key_run) &&
         key_run[2] == 1 &&
         is_aligned(k, 16) &&
         (key_run[1]) % 8 == 0 &&
         (key_run[0]) % 8 == 0 &&
+        key_run[1] < stride_limit &&
         merge_dims(v_strides, {batch, time, 64}, {1, 2, 3}, value_run) &&
         value_run[2] == 1 &&
         is_aligned(v, 16) &&
         (value_run[1]) % 8 == 0 &&
-        (value_run[0]) % 8 == 0) {
+        (value_run[0]) % 8 == 0 &&
+        value_run[1] < stride_limit) {
         const bool in_vectors = is_contiguous(mask_strides, {time, time}) && is_aligned(mask, 8) &&
                                 is_aligned(y, 4) && time % 8 == 0;
         if (has_wgmma() && in_vectors) {
