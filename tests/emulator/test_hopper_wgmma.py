@@ -23,6 +23,9 @@ CHOICES = [
     ("bfloat16", 96, True, False),
     ("tf32", 64, False, False),
     ("tf32", 240, False, False),
+    # With A in registers.
+    ("bfloat16", 64, False, True),
+    ("float16", 144, False, False),
 ]
 
 

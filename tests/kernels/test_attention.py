@@ -93,6 +93,14 @@ def _shared() -> Graph:
     return graph([q, k, v], attention(q, k, v))
 
 
+def _alone() -> Graph:
+    """Matrices without batches, and a mask of the keys."""
+    q, k, v = half("q", "m", 40), half("k", "n", 40), half("v", "n", 40)
+    mask = value("mask", "n", dtype=DType.BOOL)
+    score = functools.partial(apply, "where", mask)
+    return graph([q, k, v, mask], attention(q, k, v, lambda x: score(x, MINUS_INFINITY)))
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "plain": lambda: _plain(64),
     "wide": lambda: _plain(128),
@@ -103,6 +111,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "an epilogue and two results": _finished,
     "turned operands": _turned,
     "shared keys": _shared,
+    "no batches": _alone,
 }
 
 
@@ -124,7 +133,7 @@ def tensors_of(one: Graph, rows: int, keys: int) -> list[torch.Tensor]:
         x = normal(*(int(size or 0) for size in shape))
         made.append(x > -0.5 if node.dtype is DType.BOOL else x)
         if node.dtype is DType.BOOL and keys:
-            made[-1][:, 0] = True
+            made[-1][..., 0] = True
     return made
 
 

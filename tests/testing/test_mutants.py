@@ -13,7 +13,16 @@ model Rows(features=37):
     input y: [batch, features]
     return x |> softmax(dim=1), amax(x, dim=1), x - y, x |> var(dim=1)
 """
+ATTENTION = """
+model Attention(width=8):
+    input q: bfloat16[rows, width]
+    input k: bfloat16[keys, width]
+    input v: bfloat16[keys, width]
+    input mask: bool[keys]
+    return softmax(where(mask, q @ transpose(k, 0, 1), -inf), dim=1) @ v
+"""
 REDUCTIONS = "include/fusegen/reduce.cuh"
+WEIGHTS = "include/fusegen/attention.cuh"
 
 MUTANTS = (
     Mutant(
@@ -66,10 +75,37 @@ MUTANTS = (
         r"reduce_lanes<32>\(sum_state\)",
         "reduce_lanes<16>(sum_state)",
     ),
+    Mutant(
+        "a new greatest score forgotten",
+        ATTENTION,
+        r"results\[held\(i, half\)\] \*= by;",
+        ";",
+        WEIGHTS,
+    ),
+    Mutant(
+        "weights beyond the keys",
+        ATTENTION,
+        r"places\.own_key\(i\) >= places\.keys_here",
+        "places.own_key(i) > places.keys_here",
+        WEIGHTS,
+    ),
+    Mutant(
+        "a sum of one lane's weights",
+        ATTENTION,
+        r"sum \+= shuffle_xor\(whole_warp, sum, 2\);",
+        "",
+        WEIGHTS,
+    ),
+    Mutant(
+        "keys in another order than values",
+        ATTENTION,
+        r"(using Values = [^;]*RowOrder::)by_lanes",
+        r"\1as_is",
+    ),
 )
 
 
-@pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
+@pytest.mark.parametrize("source", [CHAIN, ROWS, ATTENTION], ids=["chain", "rows", "attention"])
 def test_right_kernels_pass(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small_cases(monkeypatch)
     result = verify(under_test(source, forward_only=True), examples=60, seconds=600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusegen.ir.graph import Node
-from fusegen.ir.integers import ZERO, Integer
+from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.pointwise.arithmetic import DIVIDE, SUB
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
@@ -54,7 +54,7 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
     scored, summed = _products_of(group)
     axes = _axes_of(scored, summed)
     batch = unflatten(axes.batch, summed.shape[:-2])
-    line = axes.batch * axes.rows + axes.row
+    line = axes.row if axes.batches == ONE else axes.batch * axes.rows + axes.row
     domain = Domain(line, axes.key, product_of(summed.shape[:-1]), axes.keys)
     evaluator = context.evaluator(group, domain=domain)
     at_score = (*batch, axes.row, axes.key)

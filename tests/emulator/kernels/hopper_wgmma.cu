@@ -1,6 +1,7 @@
-// One wgmma product for each block of a batch, in every type and layout: d (64 x n) = a (64 x K)
+// One wgmma product for each block of a batch, in every type and layout, A also in registers: d (64 x n) = a (64 x K)
 // times b (K x n), where K is 128 bytes. Tiles come and go by bulk copies of three dimensions.
 #include <fusegen/hopper.cuh>
+#include <fusegen/wgmma_tile.cuh>
 
 using namespace fusegen;
 
@@ -29,7 +30,21 @@ __device__ __forceinline__ std::uint64_t operand(const T* tile, int k) {
                : wgmma_descriptor_mn_major(tile + k * chunk_elements, chunk_size * sizeof(T));
 }
 
-template <class T, int n, Major major_a, Major major_b>
+// What this thread holds of the 64 x 16 elements of A from `k` on, if they go through registers.
+template <class T>
+__device__ __forceinline__ void load_registers(std::uint32_t (&registers)[4], const T* tile,
+                                               int k) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int row = static_cast<int>(threadIdx.x) / 32 * 16 + i % 2 * 8 + lane / 4;
+        const int column = k + i / 2 * 8 + lane % 4 * 2;
+        const auto pair = load_vector<T, 2>(tile + SwizzledRows<T, wgmma_m, tile_k<T>>::at(row, column));
+        memcpy(&registers[i], &pair, sizeof(pair));
+    }
+}
+
+template <class T, int n, Major major_a, Major major_b, bool a_in_registers>
 __global__ void __launch_bounds__(warpgroup_threads)
     multiply(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
              const __grid_constant__ TensorMap map_d) {
@@ -52,10 +67,22 @@ __global__ void __launch_bounds__(warpgroup_threads)
     }
     mbarrier_wait(&shared->loaded, 0);
 
-    float sums[n / 2];
+    float sums[n / 2] = {};
+    std::uint32_t registers[tile_k<T> / wgmma_k<T>][4];
+    if constexpr (a_in_registers) {
+#pragma unroll
+        for (int k = 0; k < tile_k<T>; k += wgmma_k<T>) {
+            load_registers(registers[k / wgmma_k<T>], shared->a, k);
+        }
+    }
     wgmma_fence(sums);
 #pragma unroll
     for (int k = 0; k < tile_k<T>; k += wgmma_k<T>) {
+        if constexpr (a_in_registers) {
+            wgmma<T, n, major_b>(sums, registers[k / wgmma_k<T>],
+                                 operand<T, major_b>(shared->b, k));
+            continue;
+        }
         std::uint64_t a = operand<T, major_a>(shared->a, k);
 #ifdef DIFFERENT_DESCRIPTORS
         a += thread / 64;
@@ -105,7 +132,7 @@ __global__ void __launch_bounds__(warpgroup_threads)
     }
 }
 
-template <class T, int n, Major major_a, Major major_b>
+template <class T, int n, Major major_a, Major major_b, bool a_in_registers = false>
 int launch_multiply(const void* a, const void* b, float* d, int batches, void* stream) {
     constexpr int k = tile_k<T>;
 #ifdef UNSWIZZLED_TILE
@@ -137,8 +164,8 @@ int launch_multiply(const void* a, const void* b, float* d, int batches, void* s
             return -static_cast<int>(error);
         }
     }
-    FUSEGEN_LAUNCH((multiply<T, n, major_a, major_b>), dim3(batches), dim3(warpgroup_threads),
-                   sizeof(Shared<T, n, major_b>), stream, map_a, map_b, map_d);
+    FUSEGEN_LAUNCH((multiply<T, n, major_a, major_b, a_in_registers>), dim3(batches),
+                   dim3(warpgroup_threads), sizeof(Shared<T, n, major_b>), stream, map_a, map_b, map_d);
     return FUSEGEN_LAST_ERROR();
 }
 
@@ -167,6 +194,10 @@ FUSEGEN_EXPORT int run(int choice, const void* a, const void* b, float* d, int b
             return launch_multiply<float, 64, k, k>(a, b, d, batches, stream);
         case 9:
             return launch_multiply<float, 240, k, k>(a, b, d, batches, stream);
+        case 10:
+            return launch_multiply<bfloat16, 64, k, mn, true>(a, b, d, batches, stream);
+        case 11:
+            return launch_multiply<float16, 144, k, k, true>(a, b, d, batches, stream);
         default:
             return -100;
     }
