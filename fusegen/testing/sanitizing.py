@@ -48,11 +48,11 @@ class Sanitized:
 
 
 def sanitize(
-    exercise: Exercise, progress: Callable[[str], None] = lambda title: None
+    exercise: Exercise, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Sanitized, ...]:
     """Let the tools watch an exercise: each of its parts under each tool in a process of its own,
     as many at the same time as there may be compilers, since each keeps one core busy, and the GPU
-    hardly; `progress` is told before each. FusegenError where there is no GPU or no
+    hardly; `progress` is told what each has found. FusegenError where there is no GPU or no
     compute-sanitizer, or where it does not run."""
     if not gpus():
         raise FusegenError(
@@ -64,8 +64,8 @@ def sanitize(
 
     def watched(turn: tuple[str, Exercise]) -> str:
         tool, part = turn
-        progress(f"{tool}: {part.title}")
         report = _watched(program, tool, part)
+        progress(f"{tool}: {part.title}: {report or f'no {TOOLS[tool]}'}")
         return f"{part.title}:\n{report}" if report else ""
 
     parts = exercise.parts()
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 2
     try:
-        found = sanitize(Exercise(), lambda title: print(title, flush=True))
+        found = sanitize(Exercise(), lambda line: print(line, flush=True))
     except FusegenError as error:
         print(error)
         return 1
