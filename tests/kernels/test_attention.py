@@ -219,6 +219,17 @@ def test_operands_that_are_no_matrices() -> None:
     check(kernels, one, spread, "_kernel<1, false>")
 
 
+def test_an_operand_that_is_never_a_matrix() -> None:
+    """Of one column there are no neighbours, in whatever strides."""
+    q, k, v = half("q", 2, 33, "m", 1), half("k", 2, "m", "n", 1), half("v", 2, "n", "m", 24)
+    turned = [apply("permute", x, dims=(0, 2, 1, 3)) for x in (q, v)]
+    one = graph([q, k, v], attention(turned[0], k, turned[1]))
+    (kernels,) = link([planned(one)], check=True)
+    assert [type(step) for step in kernels.plan.steps] == [AttentionPlan]
+    shapes = (2, 33, 5, 1), (2, 5, 70, 1), (2, 70, 5, 24)
+    check(kernels, one, [normal(*shape) for shape in shapes], "_kernel<1, false>")
+
+
 def test_no_keys_and_no_rows() -> None:
     """A sum of nothing is 0."""
     kernels, one = kernels_of("plain")
