@@ -13,15 +13,13 @@ from fusegen.codegen.names import mentions
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.plan.expressions import Accumulator, Expression, Load, certain_loads, walk
-from fusegen.plan.kernels.attention import FRAGMENT, RUN, AttentionPlan, AttentionTile
+from fusegen.plan.kernels.attention import FRAGMENT, RUN, STAGES, AttentionPlan, AttentionTile
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.product import ACCESS_BYTES
+from fusegen.plan.tile_waves import SWIZZLE_BYTES
 
-# The tiles of keys and values that a block has: one is multiplied while the next is brought.
-STAGES = 2
-# A warpgroup's warps, and the rows of a swizzled tile.
+# A warpgroup's warps.
 WARPGROUP = 4
-SWIZZLED_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -305,8 +303,8 @@ def _in_vectors(plan: AttentionPlan, own: Scope, host: Scope, text: FormText) ->
     """The conditions for accesses of whole vectors of what is met, and of the results."""
     packed = tuple(contiguous(host, buffer) for buffer in own.strided)
     vectors = aligned(host, own.loads, plan.run) + aligned(host, own.stores, plan.pair)
-    meets_vectors = text.early or text.score.before
-    keys = (f"{host.factor(plan.axes.keys)} % {plan.run} == 0",) if meets_vectors else ()
+    needs_keys = text.early or text.score.needs_first
+    keys = (f"{host.factor(plan.axes.keys)} % {plan.run} == 0",) if needs_keys else ()
     return (*packed, *vectors, *keys)
 
 
@@ -332,4 +330,4 @@ def _padded_bytes(rows: int, row_bytes: int) -> int:
 
 
 def _swizzled_bytes(rows: int, row_bytes: int) -> int:
-    return rows * -(-row_bytes // SWIZZLED_BYTES) * SWIZZLED_BYTES
+    return rows * -(-row_bytes // SWIZZLE_BYTES) * SWIZZLE_BYTES

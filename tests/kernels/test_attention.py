@@ -93,6 +93,22 @@ def _shared() -> Graph:
     return graph([q, k, v], attention(q, k, v))
 
 
+def _biased_by_columns() -> Graph:
+    """A bias whose neighbours are not those of the scores."""
+    q, k, v = of_tensors(16)
+    bias = half("bias", "n", "m")
+    turned = apply("transpose", bias, dim0=0, dim1=1)
+    return graph([q, k, v, bias], attention(q, k, v, lambda x: add(x, turned)))
+
+
+def _joined_bias() -> Graph:
+    q, k, v = half("q", "b", "m", 16), half("k", "b", 67, 16), half("v", "b", 67, 16)
+    left, right = half("left", "m", 30), half("right", "m", 37)
+    bias = apply("cat", left, right, dim=1)
+    inputs = [q, k, v, left, right]
+    return graph(inputs, attention(q, k, v, lambda x: add(x, bias)))
+
+
 def _alone() -> Graph:
     """Matrices without batches, and a mask of the keys."""
     q, k, v = half("q", "m", 40), half("k", "n", 40), half("v", "n", 40)
@@ -112,6 +128,8 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "turned operands": _turned,
     "shared keys": _shared,
     "no batches": _alone,
+    "a bias by columns": _biased_by_columns,
+    "a bias in parts": _joined_bias,
 }
 
 
@@ -196,6 +214,13 @@ def test_odd_numbers_of_keys(keys: int, form: str) -> None:
     check(kernels, one, tensors_of(one, 20, keys), together)
 
 
+@pytest.mark.parametrize("keys", [1, 5, 9, 13, 67])
+def test_what_depends_on_the_key_by_itself(keys: int, form: str) -> None:
+    """Where keys are no whole vectors, none is taken for another."""
+    kernels, one = kernels_of("a bias by columns")
+    check(kernels, one, tensors_of(one, 20, keys), form)
+
+
 def test_a_mask_with_strides(form: str) -> None:
     kernels, one = kernels_of("masked heads")
     *tensors, mask = tensors_of(one, 70, 136)
@@ -265,6 +290,8 @@ SPECIAL = {
     "huge": [3.2e38, -3.2e38] * 100,
     "far below 0": [-3.2e38] * 200,
     "beyond an exponential's range": [-1000.0, -1100.0] * 100,
+    "rising far from 0": [2.0**22] * 64 + [2.0**22 + 2.0**15] * 64 + [2.0**22] * 72,
+    "rising across the bound": [2.0**20] * 64 + [2.0**20 + 2.0**13] * 136,
 }
 
 
@@ -290,6 +317,41 @@ def test_special_values(weight: float, form: str) -> None:
     assert bool(actual.isnan().all()) and bool(eager(*tensors).isnan().all())
 
 
+def cast(x: Node, dtype: DType) -> Node:
+    return apply("to", x, dtype=dtype)
+
+
+def rising(base: float, step: float) -> tuple[torch.Tensor, ...]:
+    """Products that are `base` for 64 keys and `step` more for another 64, which 16 bits tell apart
+    in parts; the values of the former are 0, those of the latter 1."""
+    q, k = torch.zeros(1, 20, 64), torch.zeros(1, 128, 64)
+    q[..., 0], q[..., 1] = 1, 1
+    k[..., 0], k[:, 64:, 1] = base, step
+    v = torch.cat([torch.zeros(1, 64, 64), torch.ones(1, 64, 64)], dim=1)
+    return tuple(x.to(torch.bfloat16) for x in (q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("base", "step"),
+    [
+        (1.5 * 2**22, 1.0),
+        (2.0**23, 1.0),
+        (2.0**22, 0.5),
+        (2.0**21, 1.0),
+        (2.0**20, 1.0),
+        (-(2.0**20), 1.0),
+    ],
+)
+def test_a_greatest_score_that_rises_far_from_0(base: float, step: float, form: str) -> None:
+    """What was summed before is scaled by just what the scores differ by."""
+    kernels, _ = kernels_of("plain")
+    tensors = rising(base, step)
+    (actual,) = kernels(*tensors, check=True)
+    expected = eager(*tensors)
+    eps = torch.finfo(torch.bfloat16).eps
+    assert float((actual.double() - expected).abs().max()) <= UNITS * eps
+
+
 def steps_of(*outputs: Node, inputs: tuple[Node, ...]) -> ModulePlan:
     return planned(graph(inputs, *outputs))
 
@@ -307,6 +369,8 @@ def test_what_is_not_fused() -> None:
         steps_of(matmul(apply("sigmoid", scores), v), inputs=inputs),
         steps_of(matmul(apply("softmax", scores, dim=1), v), inputs=inputs),
         steps_of(matmul(mul(weights, scores), v), inputs=inputs),
+        steps_of(matmul(cast(cast(weights, DType.BOOL), DType.BFLOAT16), v), inputs=inputs),
+        steps_of(matmul(cast(cast(weights, DType.INT32), DType.BFLOAT16), v), inputs=inputs),
     ):
         assert not any(isinstance(step, AttentionPlan) for step in plan.steps)
         assert sum(isinstance(step, ProductPlan) for step in plan.steps) == 2

@@ -13,6 +13,8 @@ from fusegen.plan.kernels.matrix_view import MatrixView
 
 # The rows of a fragment of the tensor cores.
 FRAGMENT = 16
+# The tiles of keys and values that a block has: one is multiplied while the next is brought.
+STAGES = 2
 # Neighbouring keys whose scores a thread works on at a time, where keys come in an order for that.
 RUN = 8
 

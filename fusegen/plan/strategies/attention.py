@@ -26,9 +26,8 @@ from fusegen.plan.kernels.attention import (
 )
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
-from fusegen.plan.kernels.stores import Store
 from fusegen.plan.matrix_views import matrix_view
-from fusegen.plan.places import place_in
+from fusegen.plan.strategies.product import element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
 
 # What a warp can hold of a result's row in registers, beside its scores.
@@ -37,10 +36,11 @@ MOST_COLUMNS = 128
 NARROW_COLUMNS = 64
 # With fewer rows most of a tile would be idle, while all keys of a batch are one block's work.
 LEAST_ROWS = 17
-# Seconds for a score, and operations a second of both products beside that, fitted to 8 x 16 heads
-# of 1024 x 64 and 4 x 16 of 2048 x 128 on an H200 (docs/notes/attention.md).
-SCORE_SECONDS = 0.7e-12
-RATE = 530e12
+# What a tile of keys takes where each multiprocessor has as many blocks as it can, with narrow
+# results and with wide ones, in seconds: of 8 x 16 heads of 1024 x 64 and 4 x 16 of 2048 x 128 on
+# an H200 (docs/notes/attention.md).
+NARROW_SECONDS = 2.2e-6
+WIDE_SECONDS = 3.2e-6
 # A weight's instructions: the exponential, its sum, the greatest, and packing.
 WEIGHT_COST = 8
 WHY = (
@@ -66,7 +66,9 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
         evaluator.at(summed.operands[1], (*batch, axes.key, axes.column)),
     )
     queries, keys, values = map(_loaded, operands)
-    epilogue = ElementEpilogue(_stores(group, context, summed, axes))
+    position = line * axes.columns + axes.column
+    stores = element_stores(group, context, summed, position, axes.column)
+    epilogue = ElementEpilogue(stores)
     views = (
         matrix_view(queries, axes.batch, axes.row, axes.depth),
         matrix_view(keys, axes.batch, axes.key, axes.depth),
@@ -136,8 +138,12 @@ def _axes_of(scored: Node, summed: Node) -> AttentionAxes:
 
 def _softmax_of(weight: Expression) -> Expression:
     """What a weight is the softmax of, over the keys of its row."""
+    wanted = weight.dtype
     while isinstance(weight, Compute) and weight.operation in (CAST, NARROW, AS_STORED):
-        (weight,) = weight.operands
+        (before,) = weight.operands
+        if weight.dtype not in (wanted, wanted.compute) or not before.dtype.is_float:
+            raise NotApplicable("the weights are converted to another type on their way")
+        weight = before
     power, total = _operands(weight, DIVIDE)
     (shifted,) = _operands(power, EXP)
     score, greatest = _operands(shifted, SUB)
@@ -163,21 +169,6 @@ def _loaded(value: Expression) -> Load:
     if not isinstance(value, Load) or value.buffer.dtype is not value.dtype:
         raise NotApplicable("an operand is made of more than one element in memory")
     return value
-
-
-def _stores(group: Group, context: Context, summed: Node, axes: AttentionAxes) -> tuple[Store, ...]:
-    position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
-    evaluator = context.evaluator(group)
-    at = unflatten(position, summed.shape)
-    evaluator = replace(evaluator, product=summed, product_at=at)
-    stores = []
-    for result in group.results:
-        if result.type.count != summed.type.count:
-            raise NotApplicable("a result has not one element for each of the last product's")
-        place = place_in(result, summed, position, group.nodes)
-        value = evaluator.at(result, unflatten(place, result.shape))
-        stores.append(Store(context.buffers[result], place, value))
-    return tuple(stores)
 
 
 def _warp_tile(axes: AttentionAxes) -> AttentionTile:
@@ -232,5 +223,14 @@ def _cost(
         work.writes,
         work.flops + made,
         tensor_flops=flops,
-        least_seconds=scores * SCORE_SECONDS + flops / RATE,
+        least_seconds=_least_seconds(axes, context),
     )
+
+
+def _least_seconds(axes: AttentionAxes, context: Context) -> float:
+    """The waves of blocks, each of which goes through all keys."""
+    hints, tile = context.hints, _warpgroup_tile(axes)
+    blocks = hints.value(axes.batches) * -(-hints.value(axes.rows) // tile.rows)
+    waves = -(-blocks // (context.device.processors * tile.blocks))
+    seconds = NARROW_SECONDS if tile.columns <= NARROW_COLUMNS else WIDE_SECONDS
+    return waves * -(-hints.value(axes.keys) // tile.keys) * seconds

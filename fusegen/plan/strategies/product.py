@@ -18,7 +18,7 @@ from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
-from fusegen.plan.kernels.product import ProductAxes, SharedTile
+from fusegen.plan.kernels.product import SharedTile
 from fusegen.plan.kernels.row_program import RowProgram
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import build_program
@@ -50,32 +50,42 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
         raise NotApplicable("the epilogue has a reduction")
     axes = axes_of(node)
     position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
+    stores = element_stores(group, context, node, position, axes.column)
+    count = context.hints.value(node.type.count)
+    work = elementwise_work(stores, count, context.hints)
+    why = "the product's elements are finished in registers and stored once"
+    if any(store.position != position for store in stores):
+        why += ", each at its place in a result whose dims have another order"
+    epilogue = ElementEpilogue(stores)
+    return (product_plan(group, context, node, TILE, epilogue, work, why),)
+
+
+def element_stores(
+    group: Group, context: Context, node: Node, position: Integer, column: Integer
+) -> tuple[Store, ...]:
+    """What is done with each element of the product `node`, which a thread holds at the row-major
+    `position`. Raises `NotApplicable` where a result has other elements, or where neighbouring
+    columns do not stand together in it."""
     evaluator = _evaluator(group, context, node, position, None)
     stores = []
     for result in group.results:
         if result.type.count != node.type.count:
             raise NotApplicable("a result has not one element for each of the product's")
         place = place_in(result, node, position, group.nodes)
-        if not _keeps_neighbours(place, axes):
+        if not _keeps_neighbours(place, column, node.shape[-1]):
             raise NotApplicable("neighbouring columns of the product are none in a result")
         value = evaluator.at(result, unflatten(place, result.shape))
         stores.append(Store(context.buffers[result], place, value))
-    count = context.hints.value(node.type.count)
-    work = elementwise_work(tuple(stores), count, context.hints)
-    why = "the product's elements are finished in registers and stored once"
-    if any(store.position != position for store in stores):
-        why += ", each at its place in a result whose dims have another order"
-    epilogue = ElementEpilogue(tuple(stores))
-    return (product_plan(group, context, node, TILE, epilogue, work, why),)
+    return tuple(stores)
 
 
-def _keeps_neighbours(place: Integer, axes: ProductAxes) -> bool:
+def _keeps_neighbours(place: Integer, column: Integer, columns: Integer) -> bool:
     """Whether what a thread stores with one access, some neighbouring columns, stands together."""
-    columns = axes.columns.constant
+    known = columns.constant
     return all(
-        access(place, axes.column, vector, (axes.columns,)) is Access.CONTIGUOUS
+        access(place, column, vector, (columns,)) is Access.CONTIGUOUS
         for vector in VECTORS
-        if columns is None or columns % vector == 0
+        if known is None or known % vector == 0
     )
 
 

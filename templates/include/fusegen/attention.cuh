@@ -119,7 +119,7 @@ struct AttendedRows {
             greatest[half] = ::fmaxf(own, before);
             float start = start_of(greatest[half]);
             if (__any_sync(whole_warp, greatest[half] != before)) {
-                const float by = square(near_power_of_2(start - start_of(before)));
+                const float by = square(near_power_of_2(distance(before, greatest[half])));
                 scale(half, before == -infinity<float>() ? 0.0f : by);
             }
             if (__any_sync(whole_warp, is_far(greatest[half]))) {
@@ -152,6 +152,17 @@ struct AttendedRows {
     // would count: 2^20 times as great as a unit in the last place, or infinite.
     static __device__ __forceinline__ bool is_far(float greatest) {
         return absolute(greatest) > 0x1p20f && greatest != -infinity<float>();
+    }
+
+    // Half the logarithm of what weights are scaled by when the greatest score is another one, from
+    // just where they were reckoned from to just where they will be.
+    static __device__ __forceinline__ float distance(float before, float now) {
+        if (is_far(before)) {
+            return is_far(now) ? (before - now) * half_log2_e
+                               : ::fmaf(before, half_log2_e, start_of(now));
+        }
+        return is_far(now) ? ::fmaf(now, -half_log2_e, -start_of(before))
+                           : start_of(now) - start_of(before);
     }
 
     // Scales what has been summed in a row.

@@ -85,6 +85,15 @@ __device__ __forceinline__ void pin_registers(float (&d)[count]) {
     }
 }
 
+// The same of what goes into a product.
+template <int products>
+__device__ __forceinline__ void pin_registers(std::uint32_t (&operands)[products][4]) {
+#pragma unroll
+    for (int i = 0; i < products * 4; ++i) {
+        asm volatile("" : "+r"(operands[i / 4][i % 4])::"memory");
+    }
+}
+
 // Orders this thread's register accesses before the products that follow: wgmma.fence. Needed
 // before the first product, and again after the sums have been touched; the compiler does not move
 // such accesses past it if the sums are given. Sums still in flight must not be given.

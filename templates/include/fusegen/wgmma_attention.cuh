@@ -51,12 +51,12 @@ __device__ __forceinline__ void wgmma_attention(T* shared, int rows_here, int64_
         wgmma_wait<0>(own.scores);
         own.make_scores(places, met, score);
         own.weigh();
-std::uint32_t weights[keys / wgmma_k<T>][4];
+        std::uint32_t weights[keys / wgmma_k<T>][4];
 #pragma unroll
         for (int i = 0; i < keys / wgmma_k<T>; ++i) {
             weight_fragments<T>(weights[i], own, i * wgmma_k<T>);
         }
-        wgmma_fence(own.results);
+        wgmma_fence(own.results, weights);
 #pragma unroll
         for (int i = 0; i < keys / wgmma_k<T>; ++i) {
             wgmma<T, columns, Values::major>(
@@ -64,7 +64,7 @@ std::uint32_t weights[keys / wgmma_k<T>][4];
                 Values::descriptor(tiles.values(step), 0, i * wgmma_k<T>));
         }
         wgmma_commit();
-        wgmma_wait<0>(own.results);
+        wgmma_wait<0>(own.results, weights);
     }
     if (key_count > 0) {  // of no keys the sums are 0
         own.divide();

@@ -35,6 +35,8 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
     using Queries = WgmmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
     using Keys = WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
     using Values = WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
+    static_assert((Queries::size + 2 * (Keys::size + Values::size)) * sizeof(bfloat16) == 49152,
+                  "the shared memory of the launch");
     constexpr int column_vector = packed ? 2 : 1;
     constexpr int threads = 256;
     constexpr int tile_rows = 128;
@@ -137,6 +139,8 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
     using Queries = MmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
     using Keys = MmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
     using Values = MmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
+    static_assert((Queries::size + 2 * (Keys::size + Values::size)) * sizeof(bfloat16) == 55296,
+                  "the shared memory of the launch");
     constexpr int column_vector = packed ? 2 : 1;
     constexpr int threads = 128;
     constexpr int tile_rows = 128;
