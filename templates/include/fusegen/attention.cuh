@@ -11,10 +11,11 @@
 
 namespace fusegen {
 
-// The places of the scores that a thread has of a tile of keys, as the tensor cores leave a warp's sums:
-// a pair of every 8 columns in the row lane / 4, and one in the row 8 further. They come in runs of
-// neighbours in memory. Of the rows from `first_row` on `rows_here` are there, and of the keys from
-// `first_key` on `keys_here`: the places of those beyond are those of the last ones.
+// The places of the scores that a thread has of a tile of keys, as the tensor cores leave a warp's
+// sums: a pair of every 8 columns in the row lane / 4, and one in the row 8 further. They come in runs
+// of neighbours in memory. `rows_here` of the block's rows are there, of which the warp's begin at
+// `first_row`, and of the keys from `first_key` on `keys_here`: the places of those beyond are those
+// of the last ones.
 template <int keys, int run, int vector>
 struct ScorePlaces {
     static constexpr int neighbours = vector;
@@ -73,22 +74,22 @@ struct AttendedRows {
         return at / 2 * 4 + half * 2 + at % 2;
     }
 
-    // Makes scores of the products, `vector` neighbours at a time: `score(row, key, met, elements)` does
-    // so with what has been `met` at their place.
+    // Makes scores of the products: `score(row, key, met, elements)` does so for neighbours, with what
+    // has been `met` at their place.
     template <class Places, class Met, class Score>
     __device__ __forceinline__ void make_scores(const Places& places, const Met& met,
                                                 const Score& score) {
         constexpr int vector = Places::neighbours;
-        places.for_each([&](int half, int i, int row, int64_t key) {
+        places.for_each([&](int half, int at, int row, int64_t key) {
             float elements[vector];
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                elements[element] = scores[held(i + element, half)];
+                elements[element] = scores[held(at + element, half)];
             }
-            score(row, key, met[half][i / vector], elements);
+            score(row, key, met[half][at / vector], elements);
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                scores[held(i + element, half)] = elements[element];
+                scores[held(at + element, half)] = elements[element];
             }
         });
         if (!places.are_whole()) {
@@ -149,7 +150,7 @@ struct AttendedRows {
     }
 
     // Whether the greatest score is so far from 0 that what it is rounded by when it is multiplied
-    // would count: 2^20 times as great as a unit in the last place, or infinite.
+    // would count, which is up to a sixteenth at 2^20, or infinite.
     static __device__ __forceinline__ bool is_far(float greatest) {
         return absolute(greatest) > 0x1p20f && greatest != -infinity<float>();
     }

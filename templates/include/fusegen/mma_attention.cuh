@@ -6,14 +6,15 @@
 
 namespace fusegen {
 
-// Hands the results of a block's tile of rows to `keep(row, first_column, elements)`: sums of the values
-// of `key_count` keys, weighted by the softmax of the scores that `score(row, first_key, met, elements)`
-// makes of `vector` neighbouring products in place and of what `meet(row, first_key)` has found there. Each of `warps` has `parts` times 16 rows.
-// `bring_queries(tile)` fills the tile of the queries, the others are as in `KeyTiles`. `rows_here` of
-// the tile's rows are there; the others are not handed over.
-template <int vector, int column_vector, int parts, int warps, class Met, class Queries, class Keys, class Values, class T,
-          class BringQueries, class BringKeys, class BringValues, class Meet, class Score,
-          class Keep>
+// Hands the results of a block's tile of rows to `keep(row, first_column, elements)`, `column_vector`
+// neighbours at a time: sums of the values of `key_count` keys, weighted by the softmax of scores.
+// These are what `score(row, first_key, met, elements)` makes of `vector` neighbouring products in
+// place, and of what `meet(row, first_key)` has found where they are. Each of `warps` has `parts`
+// times 16 rows. `bring_queries(tile)` fills the tile of the queries, the others are as in `KeyTiles`.
+// `rows_here` of the tile's rows are there; the others are not handed over.
+template <int vector, int column_vector, int parts, int warps, class Met, class Queries, class Keys,
+          class Values, class T, class BringQueries, class BringKeys, class BringValues, class Meet,
+          class Score, class Keep>
 __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t key_count,
                                               const BringQueries& bring_queries,
                                               const BringKeys& bring_keys,

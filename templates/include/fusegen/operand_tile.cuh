@@ -66,8 +66,8 @@ struct OperandTile {
     }
 
     // Brings the tile that begins at `first_line` and `first_depth` of a matrix of `line_count` by
-    // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours, an int if these
-    // are less than `stride_limit`.
+    // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours, an int
+    // if that is less than `stride_limit`.
     template <int threads, class Stride>
     static __device__ __forceinline__ void load(T* tile, const T* matrix, Stride stride,
                                                 int64_t first_line, int64_t line_count,
@@ -86,9 +86,10 @@ struct OperandTile {
         }
         for_each_piece<threads>([&](int row, int column) {
             const int there = row < rows_here ? columns_here - column : 0;
+            const int copied = there < 0 ? 0 : there < piece ? there : piece;
             cp_async(tile + place(row, column),
                      there > 0 ? first + (row * stride + column) : matrix,
-                     (there < 0 ? 0 : there < piece ? there : piece) * static_cast<int>(sizeof(T)));
+                     copied * static_cast<int>(sizeof(T)));
         });
     }
 

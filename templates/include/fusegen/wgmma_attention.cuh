@@ -8,9 +8,9 @@
 namespace fusegen {
 
 // The same as `mma_attention`, with 64 rows for each of `warpgroups`.
-template <int vector, int column_vector, int warpgroups, class Met, class Queries, class Keys, class Values, class T,
-          class BringQueries, class BringKeys, class BringValues, class Meet, class Score,
-          class Keep>
+template <int vector, int column_vector, int warpgroups, class Met, class Queries, class Keys,
+          class Values, class T, class BringQueries, class BringKeys, class BringValues, class Meet,
+          class Score, class Keep>
 __device__ __forceinline__ void wgmma_attention(T* shared, int rows_here, int64_t key_count,
                                                 const BringQueries& bring_queries,
                                                 const BringKeys& bring_keys,
