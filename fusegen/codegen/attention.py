@@ -33,20 +33,23 @@ class NeighboursText:
     after: tuple[str, ...]
 
     @property
+    def _lines(self) -> tuple[str, ...]:
+        return (*self.before, *self.body, *self.after)
+
+    @property
     def needs_variable(self) -> bool:
         """Whether each element's own place occurs in the text."""
-        return mentions((*self.before, *self.body, *self.after), self.variable)
+        return mentions(self._lines, self.variable)
 
     @property
     def needs_row(self) -> bool:
         """Whether the row occurs in the text."""
-        return mentions((*self.before, *self.body, *self.after), "row")
+        return mentions(self._lines, "row")
 
     @property
     def needs_first(self) -> bool:
         """Whether the first element's place occurs in the text."""
-        lines = (*self.before, *self.body, *self.after)
-        return self.needs_variable or mentions(lines, f"first_{self.variable}")
+        return self.needs_variable or mentions(self._lines, f"first_{self.variable}")
 
 
 @dataclass(frozen=True)

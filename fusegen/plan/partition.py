@@ -42,7 +42,8 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
 
     Operations join the groups of their producers one by one in topological order, then groups that
     read the same memory join each other, each time only if the whole gets cheaper by the
-    strategies' estimates. In the end a group gives back what it computes for each of its elements
+    strategies' estimates. Then a product joins the one that makes an operand of it, with what
+    stands between the two. In the end a group gives back what it computes for each of its elements
     although it is the same for many of them, where that is dear; what is widened for other groups
     is stored as it was before, and widened by these; and products take over the elementwise ends of
     row kernels, where that is quicker than to read them: what leads to such an end and to the row's

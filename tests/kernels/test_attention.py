@@ -297,6 +297,7 @@ SPECIAL = {
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_scores(name: str, form: str) -> None:
+    """Values of up to 6, so that weights which err by half a unit move a result by 6 at most."""
     kernels, _ = kernels_of("plain")
     values = [float(i % 7) for i in range(200)]
     tensors = special(SPECIAL[name], values)

@@ -4,6 +4,7 @@
 // "FlashAttention", 2022).
 #pragma once
 
+#include "addressing.cuh"
 #include "math.cuh"
 #include "numbers.cuh"
 #include "operand_tile.cuh"

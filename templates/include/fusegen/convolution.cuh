@@ -2,6 +2,7 @@
 // float32 numbers as pairs of float16.
 #pragma once
 
+#include "addressing.cuh"
 #include "dtypes.cuh"
 #include "mma.cuh"
 #include "reduce.cuh"

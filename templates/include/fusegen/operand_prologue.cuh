@@ -2,9 +2,9 @@
 // before it is multiplied.
 #pragma once
 
+#include "addressing.cuh"
 #include "dtypes.cuh"
 #include "neighbours.cuh"
-#include "numbers.cuh"
 
 namespace fusegen {
 

@@ -1,9 +1,9 @@
 // Tiles of 16-bit operands in shared memory, and what brings them there.
 #pragma once
 
+#include "addressing.cuh"
 #include "mma.cuh"
 #include "neighbours.cuh"
-#include "numbers.cuh"
 
 namespace fusegen {
 
