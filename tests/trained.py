@@ -14,6 +14,7 @@ from fusegen.passes.differentiation import Differentiated, differentiate
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
+from fusegen.plan.strategies.attention import stores_no_scores
 from tests.emulated import Kernels, graph, link
 from tests.gradients import autograd_gradients, backward_arguments
 from tests.ops.examples import torch_dtype
@@ -49,7 +50,7 @@ class Trained:
 def trained(graphs: Sequence[Graph], hints: Mapping[str, int] | None = None) -> list[Trained]:
     """The compiled kernels of several graphs and their backwards, from one `.cu` file, planned for
     the sizes in `hints`."""
-    differentiated = [differentiate(graph) for graph in graphs]
+    differentiated = [differentiate(graph, stores_no_scores) for graph in graphs]
     hinted = SizeHints(hints) if hints else None
     plans: list[ModulePlan] = []
     for found in differentiated:

@@ -6,110 +6,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.c_text import storage_type
-from fusegen.codegen.kernel_text import KernelText, aligned, contiguous, kernel_arguments
+from fusegen.codegen.kernel_text import KernelText, kernel_arguments
 from fusegen.codegen.loops import LoadAhead, VectorLoop, element_in_memory
-from fusegen.codegen.matrix_text import MatrixText, matrix_text
+from fusegen.codegen.matrix_text import matrix_text
 from fusegen.codegen.names import mentions
+from fusegen.codegen.row_tiles import (
+    WARPGROUP,
+    Form,
+    NeighboursText,
+    OperandText,
+    by_warpgroups,
+    by_warps,
+    in_vectors,
+    loads_ahead,
+    operand_size,
+    padded_bytes,
+    statements_of,
+    stored_neighbours,
+    swizzled_bytes,
+    whole,
+)
 from fusegen.codegen.scope import Scope, stored_integers
-from fusegen.codegen.statements import Statements
-from fusegen.plan.expressions import Accumulator, Expression, Load, certain_loads, walk
+from fusegen.plan.expressions import Accumulator, Expression, Load, walk
 from fusegen.plan.kernels.attention import FRAGMENT, RUN, STAGES, AttentionPlan, AttentionTile
 from fusegen.plan.kernels.matrix_view import Major
-from fusegen.plan.kernels.product import ACCESS_BYTES
-from fusegen.plan.tile_waves import SWIZZLE_BYTES
 
-# A warpgroup's warps.
-WARPGROUP = 4
-
-
-@dataclass(frozen=True)
-class NeighboursText:
-    """What is done with some neighbouring elements: statements around and inside a loop over them,
-    of which the variable is `variable`."""
-
-    variable: str
-    before: tuple[str, ...]
-    body: tuple[str, ...]
-    after: tuple[str, ...]
-
-    @property
-    def _lines(self) -> tuple[str, ...]:
-        return (*self.before, *self.body, *self.after)
-
-    @property
-    def needs_variable(self) -> bool:
-        """Whether each element's own place occurs in the text."""
-        return mentions(self._lines, self.variable)
-
-    @property
-    def needs_row(self) -> bool:
-        """Whether the row occurs in the text."""
-        return mentions(self._lines, "row")
-
-    @property
-    def needs_first(self) -> bool:
-        """Whether the first element's place occurs in the text."""
-        return self.needs_variable or mentions(self._lines, f"first_{self.variable}")
-
-
-@dataclass(frozen=True)
-class OperandText:
-    """An operand: its tile's type, how many `lines` it has, its element at the loop variables
-    `line` and `depth`, and where it lies as a matrix, if it is one."""
-
-    tile: str
-    lines: str
-    line: str
-    depth: str
-    element: str
-    matrix: MatrixText | None
-
-    @property
-    def neighbours(self) -> str:
-        """Which neighbours in the tile are neighbours in memory."""
-        return self.matrix.neighbours if self.matrix else "in_depth"
-
-
-@dataclass(frozen=True)
-class Form:
-    """A way to multiply: what tells the kernel's name from others, what its comment says, the
-    condition for compiling it, the types of its tiles and of its shared memory, and its device
-    function. One that `is_whole` is for operands that are read 16 bytes at a time alone."""
-
-    suffix: str
-    comment: str
-    guard: str
-    type: str
-    memory: str
-    function: str
-    is_whole: bool
-
-
-BY_WARPS = Form(
-    "",
-    "This form is for all tensor cores.",
-    "",
-    "MmaTile",
-    "FUSEGEN_DYNAMIC_SHARED",
-    "mma_attention",
-    is_whole=False,
-)
-BY_WARPGROUPS = Form(
-    "warpgroup_",
-    "This form is for Hopper's tensor cores.",
-    "FUSEGEN_HAS_WGMMA",
-    "WgmmaTile",
-    "FUSEGEN_TILE_SHARED",
-    "wgmma_attention",
-    is_whole=True,
-)
+BY_WARPS = by_warps("mma_attention")
+BY_WARPGROUPS = by_warpgroups("wgmma_attention")
 
 
 @dataclass(frozen=True)
 class FormText:
     """A kernel of attention: its form and tile, with the `counts` of what a block has, its
     parameters and the launcher's arguments beside those of the operands, and what is done with
-    scores, for which there are `early` loads, and with results. Sizes are in elements."""
+    scores, for which there are `early` loads, with results, and with a row's statistics. Sizes are
+    in elements."""
 
     form: Form
     tile: AttentionTile
@@ -126,6 +57,7 @@ class FormText:
     early: tuple[LoadAhead, ...]
     score: NeighboursText
     results: NeighboursText
+    statistics: tuple[str, ...]
 
     @property
     def early_needs_row(self) -> bool:
@@ -140,13 +72,7 @@ class FormText:
     @property
     def whole(self) -> tuple[str, ...]:
         """The launcher's conditions for accesses of 16 bytes of the operands."""
-        matrices = (operand.matrix for operand in self.operands)
-        return tuple(
-            condition
-            for matrix in matrices
-            if matrix
-            for condition in (*matrix.conditions, f"{matrix.stride} < stride_limit")
-        )
+        return whole(self.operands)
 
 
 @dataclass(frozen=True)
@@ -172,30 +98,33 @@ class AttentionText:
 def attention_text(plan: AttentionPlan) -> AttentionText:
     """Fill the skeleton from the plan."""
     host = _scope(plan, plan.values)
-    own = _scope(plan, (plan.score, *plan.epilogue.values))
-    by_warps, by_warpgroups = plan.warp_tile, plan.warpgroup_tile
+    own = _scope(plan, (plan.score, *plan.results))
+    warp, warpgroup = plan.warp_tile, plan.warpgroup_tile
     text = _form(
         plan,
         BY_WARPS,
-        by_warps,
-        (by_warps.warp_rows // FRAGMENT, by_warps.warps),
-        _shared_bytes(plan, by_warps, _padded_bytes),
+        warp,
+        (warp.warp_rows // FRAGMENT, warp.warps),
+        _shared_bytes(plan, warp, padded_bytes),
         host,
         host,
     )
+    needs_keys = text.early or text.score.needs_first
     return AttentionText(
         KernelText.of(plan, host),
         storage_type(plan.queries.buffer.dtype),
         plan.run,
         plan.pair,
-        _in_vectors(plan, own, host, text),
+        in_vectors(
+            own, host, plan.run, plan.pair, host.factor(plan.axes.keys) if needs_keys else ""
+        ),
         text,
         _form(
             plan,
             BY_WARPGROUPS,
-            by_warpgroups,
-            (by_warpgroups.warps // WARPGROUP,),
-            _shared_bytes(plan, by_warpgroups, _swizzled_bytes),
+            warpgroup,
+            (warpgroup.warps // WARPGROUP,),
+            _shared_bytes(plan, warpgroup, swizzled_bytes),
             own,
             host,
         ),
@@ -206,7 +135,7 @@ def _scope(plan: AttentionPlan, values: tuple[Expression, ...]) -> Scope:
     axes = plan.axes
     variables = (axes.batch, axes.row, axes.key, axes.depth, axes.column)
     sizes = (axes.batches, axes.rows, axes.keys, axes.depths, axes.columns)
-    integers = (*variables, *sizes, *stored_integers(plan.epilogue.stores))
+    integers = (*variables, *sizes, *stored_integers((*plan.epilogue.stores, *plan.statistics)))
     return Scope.of(plan.name, values, plan.written, integers)
 
 
@@ -220,7 +149,7 @@ def _form(
     host: Scope,
 ) -> FormText:
     axes = plan.axes
-    early = _early(plan, scope)
+    early = loads_ahead((plan.score,), _over_keys(plan, scope, ahead=True))
     return FormText(
         form,
         tile,
@@ -237,6 +166,7 @@ def _form(
         tuple(early.values()),
         _score(plan, scope, early),
         _results(plan, scope),
+        _statistics(plan, scope),
     )
 
 
@@ -249,21 +179,10 @@ def _operands(
     ]
     elements = ["" if form.is_whole else element_in_memory(load, scope) for load in plan.operands]
     return (
-        OperandText("Queries", "rows", "row", "depth", elements[0], texts[0]),
-        OperandText("Keys", "keys", "key", "depth", elements[1], texts[1]),
-        OperandText("Values", "columns", "column", "key", elements[2], texts[2]),
+        OperandText("Queries", "rows", "depths", "row", "depth", elements[0], texts[0]),
+        OperandText("Keys", "keys", "depths", "key", "depth", elements[1], texts[1]),
+        OperandText("Values", "columns", "keys", "column", "key", elements[2], texts[2]),
     )
-
-
-def _early(plan: AttentionPlan, scope: Scope) -> dict[Load, LoadAhead]:
-    """The loads of whole vectors that are made while the products are."""
-    loop = _over_keys(plan, scope, ahead=True)
-    found = {}
-    for load in certain_loads((plan.score,)):
-        if loop.is_contiguous(load.offset) and load not in found:
-            loop.load(load)
-            found[load] = loop.loads[-1]
-    return found
 
 
 def _over_keys(plan: AttentionPlan, scope: Scope, *, ahead: bool = False) -> VectorLoop:
@@ -273,7 +192,7 @@ def _over_keys(plan: AttentionPlan, scope: Scope, *, ahead: bool = False) -> Vec
 def _score(plan: AttentionPlan, scope: Scope, early: Mapping[Load, LoadAhead]) -> NeighboursText:
     loop = _over_keys(plan, scope)
     loop.vectors = {load: f"met.{text.name}" for load, text in early.items()}
-    statements = _statements(loop, (plan.score,), "scores[element]")
+    statements = statements_of(loop, _held((plan.score,), "scores[element]"))
     statements.lines.append(f"scores[element] = {statements.value(plan.score)};")
     body = statements.drain()
     return NeighboursText("key", tuple(loop.before), body, tuple(loop.after))
@@ -282,55 +201,32 @@ def _score(plan: AttentionPlan, scope: Scope, early: Mapping[Load, LoadAhead]) -
 def _results(plan: AttentionPlan, scope: Scope) -> NeighboursText:
     axes = plan.axes
     loop = VectorLoop(scope, axes.column, "first_column", plan.pair, (axes.columns,))
-    statements = _statements(loop, plan.epilogue.values, "results[element]")
-    for store in plan.epilogue.stores:
+    known = _held(plan.epilogue.values, "results[element]")
+    return stored_neighbours(loop, "column", plan.epilogue.stores, known)
+
+
+def _held(roots: tuple[Expression, ...], product: str) -> dict[Expression, str]:
+    return {e: product for e in walk(roots) if isinstance(e, Accumulator)}
+
+
+def _statistics(plan: AttentionPlan, scope: Scope) -> tuple[str, ...]:
+    """What stores the statistics of a row."""
+    loop = VectorLoop(scope, plan.axes.column, "first_column", 1)
+    statements = statements_of(loop, {plan.greatest: "greatest", plan.total: "total"})
+    for store in plan.statistics:
         statements.lines.append(loop.store(store, statements.value(store.value)))
-    body = statements.drain()
-    return NeighboursText("column", tuple(loop.before), body, tuple(loop.after))
-
-
-def _statements(loop: VectorLoop, roots: tuple[Expression, ...], product: str) -> Statements:
-    known: dict[Expression, str] = {e: product for e in walk(roots) if isinstance(e, Accumulator)}
-    return Statements(
-        loop.scope.names,
-        loop.scope.symbols,
-        loop.load,
-        loop.guarded_load,
-        known,
-        choice=loop.choice,
-        condition=loop.condition,
-    )
-
-
-def _in_vectors(plan: AttentionPlan, own: Scope, host: Scope, text: FormText) -> tuple[str, ...]:
-    """The conditions for accesses of whole vectors of what is met, and of the results."""
-    packed = tuple(contiguous(host, buffer) for buffer in own.strided)
-    vectors = aligned(host, own.loads, plan.run) + aligned(host, own.stores, plan.pair)
-    needs_keys = text.early or text.score.needs_first
-    keys = (f"{host.factor(plan.axes.keys)} % {plan.run} == 0",) if needs_keys else ()
-    return (*packed, *vectors, *keys)
+    return statements.drain()
 
 
 def _shared_bytes(
     plan: AttentionPlan, tile: AttentionTile, bytes_of: Callable[[int, int], int]
 ) -> int:
-    """The tiles of the queries, and of keys and values for each stage; `bytes_of` so many rows of
-    so many bytes."""
+    """The tiles of the queries, and of keys and values for each stage."""
     majors = [view.major for view in plan.views] if plan.views else [Major.DEPTH] * 3
     sizes = ((tile.rows, tile.depth), (tile.keys, tile.depth), (tile.columns, tile.keys))
     itemsize = plan.queries.buffer.dtype.itemsize
     queries, keys, values = (
-        bytes_of(lines, depth * itemsize)
-        if major is Major.DEPTH
-        else bytes_of(depth, lines * itemsize)
+        operand_size(lines, depth, major, itemsize, bytes_of)
         for major, (lines, depth) in zip(majors, sizes, strict=True)
     )
     return queries + STAGES * (keys + values)
-
-
-def _padded_bytes(rows: int, row_bytes: int) -> int:
-    return rows * (row_bytes + ACCESS_BYTES)
-
-
-def _swizzled_bytes(rows: int, row_bytes: int) -> int:
-    return rows * -(-row_bytes // SWIZZLE_BYTES) * SWIZZLE_BYTES

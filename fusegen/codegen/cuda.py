@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.attention import AttentionText, attention_text
+from fusegen.codegen.back_to_back import BackToBackText, back_to_back_text
 from fusegen.codegen.convolution import ConvolutionText, convolution_text
 from fusegen.codegen.elementwise import ElementwiseText, elementwise_text
 from fusegen.codegen.environment import environment, tidy
@@ -13,6 +14,7 @@ from fusegen.codegen.kernel_text import Signature
 from fusegen.codegen.product import ProductText, product_text
 from fusegen.codegen.rows import RowText, rows_text
 from fusegen.plan.kernels.attention import AttentionPlan
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -20,14 +22,19 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 
-KernelStep = ElementwisePlan | RowPlan | ProductPlan | AttentionPlan | ConvolutionPlan
-FamilyText = ElementwiseText | RowText | ProductText | AttentionText | ConvolutionText
+KernelStep = (
+    ElementwisePlan | RowPlan | ProductPlan | AttentionPlan | BackToBackPlan | ConvolutionPlan
+)
+FamilyText = (
+    ElementwiseText | RowText | ProductText | AttentionText | BackToBackText | ConvolutionText
+)
 
 SKELETONS = {
     ElementwiseText: "kernels/elementwise.cu.j2",
     RowText: "kernels/rows.cu.j2",
     ProductText: "kernels/product.cu.j2",
     AttentionText: "kernels/attention.cu.j2",
+    BackToBackText: "kernels/back_to_back.cu.j2",
     ConvolutionText: "kernels/convolution.cu.j2",
 }
 
@@ -49,6 +56,7 @@ def cuda_source(plan: ModulePlan, header: tuple[str, ...]) -> CudaSource:
         header=header,
         kernels=[_render(kernel) for kernel in kernels],
         has_attention=any(isinstance(k, AttentionText) for k in kernels),
+        has_back_to_back=any(isinstance(k, BackToBackText) for k in kernels),
         uses_clusters=any(isinstance(k, RowText) and k.uses_clusters for k in kernels),
         uses_rows_ahead=any(isinstance(k, RowText) and k.uses_rows_ahead for k in kernels),
         uses_multiplied=any(isinstance(k, ElementwiseText) and k.multiplies for k in kernels),
@@ -83,6 +91,8 @@ def _fill(step: KernelStep) -> FamilyText:
         return product_text(step)
     if isinstance(step, AttentionPlan):
         return attention_text(step)
+    if isinstance(step, BackToBackPlan):
+        return back_to_back_text(step)
     if isinstance(step, ConvolutionPlan):
         return convolution_text(step)
     return rows_text(step)

@@ -77,6 +77,8 @@ class VectorLoop:
         """The right side for a load inside the element loop: an element of a vector loaded ahead
         where neighbours lie together, what was loaded once for a vector that shares an element,
         else a load of its own."""
+        if load in self.vectors:
+            return _element_of(self.vectors[load], load)
         name = self.scope.buffer(load.buffer)
         if not self.is_contiguous(load.offset):
             if self._access(load.offset) is Access.UNIFORM:
@@ -84,23 +86,22 @@ class VectorLoop:
             strided = load.buffer in self.scope.strided
             self._prepare_divisions((load.offset, *(load.coordinates if strided else ())))
             return scalar_load(self.scope)(load)
-        if load not in self.vectors:
-            variable = self.scope.names.fresh(f"{name}_vector")
-            address = self.scope.address(load, self._at_first())
-            dtype = storage_type(load.buffer.dtype)
-            source = f"load_vector<{dtype}, vector>({place(name, address)})"
-            if load in self.staged:
-                self.taken.append(load)
-                self.before.append(f"const auto {variable} = {self.staged[load]};")
-            elif self.ahead and not self.late(load):
-                self.loads.append(LoadAhead(variable, dtype, source))
-                variable = f"{variable}[step]"
-            else:
-                target = f"const auto {variable} ="
-                is_short = len(target + source) < LINE - 21
-                lines = [f"{target} {source};"] if is_short else [target, f"    {source};"]
-                self.before += lines
-            self.vectors[load] = variable
+        variable = self.scope.names.fresh(f"{name}_vector")
+        address = self.scope.address(load, self._at_first())
+        dtype = storage_type(load.buffer.dtype)
+        source = f"load_vector<{dtype}, vector>({place(name, address)})"
+        if load in self.staged:
+            self.taken.append(load)
+            self.before.append(f"const auto {variable} = {self.staged[load]};")
+        elif self.ahead and not self.late(load):
+            self.loads.append(LoadAhead(variable, dtype, source))
+            variable = f"{variable}[step]"
+        else:
+            target = f"const auto {variable} ="
+            is_short = len(target + source) < LINE - 21
+            lines = [f"{target} {source};"] if is_short else [target, f"    {source};"]
+            self.before += lines
+        self.vectors[load] = variable
         return _element_of(self.vectors[load], load)
 
     def condition(self, condition: Condition, is_certain: bool) -> str | None:

@@ -110,6 +110,7 @@ def explain(
     from fusegen.plan.boundaries import boundaries
     from fusegen.plan.cost import SizeHints
     from fusegen.plan.module import plan_module
+    from fusegen.plan.strategies.attention import stores_no_scores
     from fusegen.runtime.tuned_tiles import tuned_here
 
     tuned = tuned_here()
@@ -130,7 +131,7 @@ def explain(
     graph = decomposed(chosen, DType(dtype), training=False)
     hints = SizeHints.of(graph, sizes)
     forward = replace(explained(chosen.name, graph), sizes=assumed_sizes(graph, hints))
-    trained = differentiate(chosen.graph(DType(dtype), training=True))
+    trained = differentiate(chosen.graph(DType(dtype), training=True), stores_no_scores)
     if len(chosen.modes) > 1:
         found = decomposed(chosen, DType(dtype), training=True)
         found = pipeline.run(trained.forward) if trained else found

@@ -9,11 +9,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fusegen.compiler.attention_forms import attention_forms
 from fusegen.compiler.product_forms import forms_of
+from fusegen.compiler.row_tile_forms import row_tile_forms
 from fusegen.plan.boundaries import Boundary
 from fusegen.plan.cost import H100, Cost, SizeHints
 from fusegen.plan.kernels.attention import AttentionPlan
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -30,6 +31,7 @@ KINDS = {
     RowPlan: "reduction",
     ProductPlan: "matrix product",
     AttentionPlan: "attention",
+    BackToBackPlan: "matrix products",
     ConvolutionPlan: "convolution",
 }
 
@@ -237,7 +239,7 @@ def _name(step: Step) -> str:
 def _forms(step: Step) -> tuple[str, ...]:
     if isinstance(step, ProductPlan):
         return forms_of(step)
-    return attention_forms(step) if isinstance(step, AttentionPlan) else ()
+    return row_tile_forms(step) if isinstance(step, (AttentionPlan, BackToBackPlan)) else ()
 
 
 def _label(step: LibraryPlan) -> str:

@@ -24,6 +24,7 @@ from fusegen.ops.autocast import Device
 from fusegen.ops.record import OperationError
 from fusegen.passes.autocast import Autocast, autocast
 from fusegen.passes.differentiation import Differentiated, differentiate
+from fusegen.plan.strategies.attention import stores_no_scores
 
 # PyTorch's dispatcher takes no more of an operator.
 OPERATOR_ARGUMENTS = 64
@@ -196,7 +197,8 @@ class Specialisation:
 def _derivative(
     chosen: Specialisation, dtype: DType, training: bool, under: Autocast | None
 ) -> Differentiated | None:
-    found = differentiate(chosen.graph(dtype, training=training, under=under))
+    graph = chosen.graph(dtype, training=training, under=under)
+    found = differentiate(graph, stores_no_scores)
     # One argument of a backward is no tensor.
     return found if found is not None and len(found.sources) < OPERATOR_ARGUMENTS else None
 

@@ -71,8 +71,8 @@ class Evaluator:
     """Evaluates nodes at coordinates.
 
     `buffers` are the values that stand in memory. With a `domain`, reductions are computed in the
-    kernel, provided that each is asked for at the row it belongs to. `product` is the node whose
-    element the thread holds, at the coordinates `product_at`. `states` are reductions of which
+    kernel, provided that each is asked for at the row it belongs to. `products` are the nodes of
+    which the thread holds an element each, at these coordinates. `states` are reductions of which
     another kernel left partial states. With `two_pass`, squared deviations are summed in a second
     pass over the row, after its mean, instead of by Welford's recurrence. What is made from a value
     that is `rounded` where it is stored is made from the rounded one.
@@ -82,8 +82,7 @@ class Evaluator:
     expressions: Expressions
     domain: Domain | None = None
     two_pass: bool = True
-    product: Node | None = None
-    product_at: Coordinates = ()
+    products: Mapping[Node, Coordinates] = field(default_factory=dict)
     states: Mapping[Node, PartialStates] = field(default_factory=dict)
     rounded: frozenset[Node] = frozenset()
     done: dict[Point, Expression] = field(default_factory=dict)
@@ -121,7 +120,7 @@ class Evaluator:
         return self.expressions.intern(Compute(node.dtype, name, AS_STORED, (made,), dtype))
 
     def _needs(self, node: Node, coordinates: Coordinates) -> tuple[Point, ...]:
-        if node in self.buffers or node is self.product or node in self.states:
+        if node in self.buffers or node in self.products or node in self.states:
             return ()
         operation = node.operation
         if isinstance(operation, Pointwise):
@@ -149,10 +148,10 @@ class Evaluator:
             position = flatten(coordinates, node.shape)
             where = coordinates if buffer.shape == node.shape else unflatten(position, buffer.shape)
             return Load(buffer.dtype, buffer.name, buffer, where, position)
-        if node is self.product:
-            if coordinates != self.product_at:
+        if node in self.products:
+            if coordinates != self.products[node]:
                 raise NotInKernel(f"{name} is read at another element than the thread's own")
-            return Accumulator(node.dtype, name)
+            return Accumulator(node.dtype, name, list(self.products).index(node))
         if node in self.states:
             self._check_row(node, coordinates)
             assert isinstance(operation, Reduction)

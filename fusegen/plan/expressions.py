@@ -136,7 +136,10 @@ class PartialStates(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Accumulator(Expression):
-    """The matrix product's element that the thread holds or finds in its tile."""
+    """The matrix product's element that the thread holds or finds in its tile; `number` tells which
+    product's, in a kernel of several."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, eq=False)

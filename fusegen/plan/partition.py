@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
 from fusegen.plan.handover import Handover, Producers, handover, widening_handed_over
 from fusegen.plan.strategies import Verdict, judge
+from fusegen.plan.taking_over import Readers, left_behind, readers_of_products, with_makers
 from fusegen.plan.tensor_cores import TENSOR_DTYPES
 
 # What has fewer elements than the rest of a kernel by this factor may stand in memory for it.
@@ -43,17 +45,19 @@ def partition(graph: Graph, context: Context) -> tuple[Part, ...]:
     Operations join the groups of their producers one by one in topological order, then groups that
     read the same memory join each other, each time only if the whole gets cheaper by the
     strategies' estimates. Then a product joins the one that makes an operand of it, with what
-    stands between the two. In the end a group gives back what it computes for each of its elements
-    although it is the same for many of them, where that is dear; what is widened for other groups
-    is stored as it was before, and widened by these; and products take over the elementwise ends of
-    row kernels, where that is quicker than to read them: what leads to such an end and to the row's
-    statistics is then in both groups.
+    stands between the two; and products whose operands are made of the same others make these for
+    themselves, where that is quicker than to store them. In the end a group gives back what it
+    computes for each of its elements although it is the same for many of them, where that is dear;
+    what is widened for other groups is stored as it was before, and widened by these; and products
+    take over the elementwise ends of row kernels, where that is quicker than to read them. What
+    leads to what is taken over and to something else is then in several groups.
     """
     state = _Partition(Dependencies.of(graph), context)
     for node in state.dependencies.nodes:
         state.add(node)
     state.join_siblings()
     state.join_attention()
+    state.take_over_operands()
     state.part_narrow_values()
     state.widen_where_read()
     state.hand_over_ends()
@@ -198,6 +202,64 @@ class _Partition:
 
     def _has_product(self, key: int) -> bool:
         return bool(self.groups[key].group.having(Product))
+
+    def take_over_operands(self) -> None:
+        """Let products make their left operands of other products themselves, as few kernels as
+        possible of all those that need the same ones, where all of it takes less time so."""
+        groups = {key: part.group for key, part in self.groups.items()}
+        for readers in readers_of_products(groups, self.dependencies.producers):
+            takers = self._takers(readers)
+            if takers:
+                self._take_over(readers, takers)
+
+    def _takers(self, readers: Readers) -> dict[tuple[int, ...], Part]:
+        """The groups of readers, or of pairs of them, that can make their operands themselves."""
+        found: dict[tuple[int, ...], Part] = {}
+        for key in readers.makers:
+            found |= self._taker(readers, (key,))
+        for pair in itertools.combinations(readers.makers, 2):
+            apart = [(key,) for key in pair]
+            if all(key in found for key in apart) and not self._cyclic(frozenset(pair)):
+                together = self._taker(readers, pair)
+                seconds = sum(found[key].verdict.seconds for key in apart)
+                if together and together[pair].verdict.seconds < seconds:
+                    found = {k: part for k, part in found.items() if k not in apart} | together
+        return found
+
+    def _taker(self, readers: Readers, keys: tuple[int, ...]) -> dict[tuple[int, ...], Part]:
+        own = tuple(self.groups[key].group for key in keys)
+        makers = frozenset().union(*(readers.makers[key] for key in keys))
+        group = with_makers(own, makers, self.rank)
+        verdict = judge(group, self.context)
+        return {keys: Part(group, verdict)} if verdict.steps else {}
+
+    def _take_over(self, readers: Readers, takers: Mapping[tuple[int, ...], Part]) -> None:
+        """Put the takers in the place of their groups, and what is left of those that made their
+        operands in the place of these, if all take less time so."""
+        taken = frozenset(key for keys in takers for key in keys)
+        makers = frozenset().union(*(readers.makers[key] for key in taken))
+        left = left_behind(
+            {key: part.group for key, part in self.groups.items()},
+            taken,
+            makers,
+            self.dependencies.users,
+            self.dependencies.returned,
+            self.dependencies.producers,
+        )
+        after = {keys[0]: part for keys, part in takers.items()}
+        for key, group in left.items():
+            if group is not None:
+                verdict = judge(group, self.context)
+                if not verdict.steps:
+                    return
+                after[key] = Part(group, verdict)
+        before = sum(self.groups[key].verdict.seconds for key in taken | {*left})
+        if sum(part.verdict.seconds for part in after.values()) < before:
+            for key in taken | {*left}:
+                del self.groups[key]
+            self.groups.update(after)
+            for key in (*(keys[0] for keys in takers), *(k for k in left if k in after)):
+                self.group_of.update(dict.fromkeys(after[key].group.nodes, key))
 
     def part_narrow_values(self) -> None:
         """Take out of each group what it computes from memory alone for far fewer elements than

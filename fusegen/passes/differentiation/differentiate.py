@@ -28,10 +28,16 @@ from fusegen.ir.graph import (
 )
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops import build
+from fusegen.ops.primitive.views import PERMUTE
 from fusegen.ops.record import Reshape
 from fusegen.passes.common_values import share_common_values
 from fusegen.passes.compared_values import hold_compared_values
 from fusegen.passes.decompose import decompose
+from fusegen.passes.differentiation.attention import (
+    StoresNoScores,
+    attentions,
+    made_again,
+)
 from fusegen.passes.differentiation.reverse import NotDifferentiable, Reversed, reverse
 from fusegen.passes.differentiation.saving import values_to_save
 from fusegen.passes.legality import check
@@ -75,9 +81,12 @@ class Differentiated:
     targets: tuple[int, ...]
 
 
-def differentiate(graph: Graph) -> Differentiated | None:
+def differentiate(
+    graph: Graph, stores_no_scores: StoresNoScores = lambda scored, summed: False
+) -> Differentiated | None:
     """The forward and backward of an elaborated graph, composites in; None where an operation on
-    the way has no gradient here, or no gradient flows at all."""
+    the way has no gradient here, or no gradient flows at all. The backward computes the scores of
+    attention again that `stores_no_scores` says to be one kernel."""
     try:
         found = reverse(graph)
     except NotDifferentiable:
@@ -85,11 +94,12 @@ def differentiate(graph: Graph) -> Differentiated | None:
     if not found.gradients:
         return None
     joint = _joined(found)
-    outputs = joint.outputs[: len(graph.outputs)]
-    gradients = joint.outputs[len(graph.outputs) :]
-    forward = replace(joint, outputs=outputs)
+    count = len(graph.outputs)
+    forward = replace(joint, outputs=joint.outputs[:count])
+    remade = attentions(forward, found.gradients, stores_no_scores)
+    gradients = made_again(forward, joint.outputs[count:], remade)
     saved = values_to_save(
-        forward, frozenset(found.upstream.values()), tuple(g.node for g in gradients)
+        forward, frozenset(found.upstream.values()), tuple(g.node for g in gradients), remade
     )
     backward, sources, kept = _backward(forward, found, gradients, saved)
     arguments = graph.placeholders
@@ -127,7 +137,8 @@ def _backward(
     """The backward over placeholders, their sources, and the values that the forward returns for
     it."""
     arguments = forward.placeholders
-    outputs = {_stored(output.node): i for i, output in reversed([*enumerate(forward.outputs)])}
+    numbered = reversed([*enumerate(forward.outputs)])
+    outputs = {_seen_in(output.node, output.node)[0]: i for i, output in numbered}
     known: dict[Node, Source] = {}
     for i, gradient in found.upstream.items():
         known[gradient] = Source(Origin.OUTPUT_GRADIENT, i)
@@ -142,11 +153,12 @@ def _backward(
             root = forward.outputs[outputs[node]]
             handed = _placeholder(root.node, root.name)
             known[handed] = Source(Origin.OUTPUT, outputs[node])
+            stands[node] = _seen_in(root.node, handed)[1]
         else:
             kept.append(Output(_distinct(node, taken), node))
             handed = _placeholder(node, kept[-1].name)
             known[handed] = Source(Origin.SAVED, len(kept) - 1)
-        stands[node] = build.reshape(handed, node.shape)
+            stands[node] = build.reshape(handed, node.shape)
     for node in topological(tuple(gradient.node for gradient in gradients)):
         if node not in stands:
             operands = tuple(stands[operand] for operand in node.operands)
@@ -186,11 +198,26 @@ def named(results: Sequence[Output]) -> tuple[Output, ...]:
     )
 
 
-def _stored(node: Node) -> Node:
-    """The value whose memory a result is."""
-    while isinstance(node.operation, Reshape):
-        (node,) = node.operands
-    return node
+def _seen_in(result: Node, handed: Node) -> tuple[Node, Node]:
+    """The value whose elements a result has, in whatever order of rows, and that value as it is
+    seen in the tensor `handed` that holds the result."""
+    while isinstance(result.operation, Reshape) or _keeps_rows(result):
+        (operand,) = result.operands
+        if result.operation is PERMUTE:
+            order = result.attributes.integers("dims")
+            handed = build.permute(handed, [order.index(dim) for dim in range(len(order))])
+        else:
+            handed = build.reshape(handed, operand.shape)
+        result = operand
+    return result, handed
+
+
+def _keeps_rows(node: Node) -> bool:
+    """Whether it exchanges other dims than the last one, whose elements stay neighbours."""
+    if node.operation is not PERMUTE:
+        return False
+    order = node.attributes.integers("dims")
+    return order[-1:] == (len(order) - 1,)
 
 
 def _placeholder(node: Node, name: str) -> Node:

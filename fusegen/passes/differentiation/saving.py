@@ -2,15 +2,19 @@
 
 Elementwise operations can be computed again in the kernel that needs them. Products, library calls
 and reductions are not: their results are saved, or something made from them. Neither is what a
-gradient compares with a result.
+gradient compares with a result. The scores of attention that is one kernel are computed again, as
+nobody stores them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from fusegen.ir.graph import Graph, Node, Placeholder, topological
 from fusegen.ops.construct import is_number
 from fusegen.ops.pointwise.casting import AS_STORED
 from fusegen.ops.record import LibraryCall, Product, Reduction, Reshape, View
+from fusegen.passes.differentiation.attention import Attention
 from fusegen.passes.differentiation.cut import cheapest_cut
 from fusegen.passes.results import COMPUTED
 
@@ -19,25 +23,31 @@ ANY_SIZE = 1024
 
 
 def values_to_save(
-    forward: Graph, upstream: frozenset[Node], gradients: tuple[Node, ...]
+    forward: Graph,
+    upstream: frozenset[Node],
+    gradients: tuple[Node, ...],
+    attentions: Collection[Attention] = (),
 ) -> tuple[Node, ...]:
     """The computed values of the forward, in its order, from which together with the arguments
-    the `gradients` are computed; `upstream` are the gradients handed in.
+    the `gradients` are computed; `upstream` are the gradients handed in. The scores of the
+    `attentions` are nowhere in memory.
 
     A saved value costs its bytes to read; those to write too, unless it is an output or stands in
     memory anyway, as what a product or a library reads does. One that a product or library of the
     backward reads has to be written there if it is computed again.
     """
-    order = topological(forward.roots)
+    order = topological((*forward.roots, *(one.reciprocal for one in attentions)))
     computed = set(order)
     below = topological(gradients)
     after = _downstream(below, upstream)
     given = [node for node in below if node not in after and not is_number(node)]
     inside = set(given)
+    scored = {one.scored for one in attentions}
     stored = _stored(order, forward)
     needed = [node for node in below if node in after]
     read = {operand for node in needed for operand in node.operands if operand in inside}
-    written_again = {_base(x) for n in needed if _reads_memory(n) for x in n.operands} & inside
+    read_again = (*(node for node in needed if _reads_memory(node)), *scored)
+    written_again = {_base(x) for n in read_again for x in n.operands} & inside
     compared = {_base(n.operands[0]) for n in below if n.operation is AS_STORED}
     costs: dict[Node, int | None] = {}
     sources: dict[Node, int | None] = {}
@@ -47,7 +57,9 @@ def values_to_save(
             costs[node], sources[node] = size, None
         elif node in computed and isinstance(node.operation, COMPUTED):
             costs[node] = size if node in stored else 2 * size
-            if node in compared or isinstance(node.operation, (Product, LibraryCall, Reduction)):
+            if node in scored:
+                pass  # made again from its operands
+            elif node in compared or isinstance(node.operation, (Product, LibraryCall, Reduction)):
                 sources[node] = None
             elif node in written_again:
                 sources[node] = 2 * size

@@ -10,6 +10,7 @@ from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import WARP, KernelPlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import MatrixView
+from fusegen.plan.kernels.stores import Store
 
 # The rows of a fragment of the tensor cores.
 FRAGMENT = 16
@@ -81,12 +82,20 @@ class AttentionPlan(KernelPlan):
     values_read: Load
     views: tuple[MatrixView, MatrixView, MatrixView] | None
     score: Expression
+    greatest: Expression
+    total: Expression
     epilogue: ElementEpilogue
+    statistics: tuple[Store, ...]
 
     @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffers it fills."""
-        return self.epilogue.written
+        return (*self.epilogue.written, *(store.buffer for store in self.statistics))
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether all operands are matrices in memory, if their strides allow it."""
+        return self.views is not None
 
     @property
     def operands(self) -> tuple[Load, Load, Load]:
@@ -94,6 +103,11 @@ class AttentionPlan(KernelPlan):
         return (self.queries, self.keys, self.values_read)
 
     @property
+    def results(self) -> tuple[Expression, ...]:
+        """What it stores."""
+        return (*self.epilogue.values, *(store.value for store in self.statistics))
+
+    @property
     def values(self) -> tuple[Expression, ...]:
         """What it computes: its operands' elements, a score, and the results."""
-        return (*self.operands, self.score, *self.epilogue.values)
+        return (*self.operands, self.score, *self.results)

@@ -8,6 +8,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.kernels.attention import AttentionPlan
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.base import InPlace
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
@@ -15,7 +16,15 @@ from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowPlan
 
-Step = ElementwisePlan | RowPlan | ProductPlan | AttentionPlan | ConvolutionPlan | LibraryPlan
+Step = (
+    ElementwisePlan
+    | RowPlan
+    | ProductPlan
+    | AttentionPlan
+    | BackToBackPlan
+    | ConvolutionPlan
+    | LibraryPlan
+)
 
 
 @dataclass(frozen=True)

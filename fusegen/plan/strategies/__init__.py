@@ -10,6 +10,7 @@ from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.strategies import (
     attention,
+    back_to_back,
     column_sums,
     convolution,
     convolution_gradient,
@@ -40,6 +41,7 @@ STRATEGIES = (
     Strategy("product with groups inside the tile", product.plan_groups),
     Strategy("product with partial row reductions", product.plan_partials),
     Strategy("attention without stored scores", attention.plan),
+    Strategy("products of what is made of products", back_to_back.plan),
     Strategy("elementwise", elementwise.plan),
     Strategy("rows in one kernel", rows.plan),
     Strategy("rows in one kernel, variances in one pass", rows.plan_one_pass),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Node, topological
 from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.pointwise.arithmetic import DIVIDE, SUB
@@ -15,7 +15,7 @@ from fusegen.plan.accounting import elementwise_work, expression_cost
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain
-from fusegen.plan.expressions import Compute, Expression, Load, Reduced, walk
+from fusegen.plan.expressions import Accumulator, Compute, Expression, Load, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.attention import (
     FRAGMENT,
@@ -26,6 +26,7 @@ from fusegen.plan.kernels.attention import (
 )
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.stores import Store
 from fusegen.plan.matrix_views import matrix_view
 from fusegen.plan.strategies.product import element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
@@ -58,16 +59,24 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
     domain = Domain(line, axes.key, product_of(summed.shape[:-1]), axes.keys)
     evaluator = context.evaluator(group, domain=domain)
     at_score = (*batch, axes.row, axes.key)
-    evaluator = replace(evaluator, product=scored, product_at=at_score)
-    score = _softmax_of(evaluator.at(summed.operands[0], at_score))
+    evaluator = replace(evaluator, products={scored: at_score})
+    score, greatest, total = _softmax_of(evaluator.at(summed.operands[0], at_score))
     operands = (
         evaluator.at(scored.operands[0], (*batch, axes.row, axes.depth)),
         evaluator.at(scored.operands[1], (*batch, axes.depth, axes.key)),
         evaluator.at(summed.operands[1], (*batch, axes.key, axes.column)),
     )
     queries, keys, values = map(_loaded, operands)
+    of_sums = [r for r in group.results if summed in topological((r,))]
+    of_rows = [result for result in group.results if result not in of_sums]
+    statistics = tuple(
+        Store(context.buffers[node], line, evaluator.at(node, unflatten(line, node.shape)))
+        for node in of_rows
+    )
+    _check_statistics(statistics, (greatest, total))
     position = line * axes.columns + axes.column
-    stores = element_stores(group, context, summed, position, axes.column)
+    own = Group(group.nodes, tuple(of_sums))
+    stores = element_stores(own, context, summed, position, axes.column)
     epilogue = ElementEpilogue(stores)
     views = (
         matrix_view(queries, axes.batch, axes.row, axes.depth),
@@ -91,9 +100,36 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
             values,
             (query_view, key_view, value_view) if query_view and key_view and value_view else None,
             score,
+            greatest,
+            total,
             epilogue,
+            statistics,
         ),
     )
+
+
+def _check_statistics(statistics: tuple[Store, ...], known: tuple[Reduced, Reduced]) -> None:
+    """Whether what is stored for each row is made of what the kernel knows of it."""
+    stack: list[Expression] = [store.value for store in statistics]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, (Accumulator, Load, Reduced)) and value not in known:
+            raise NotApplicable("a result is made of something else than the softmax's statistics")
+        if value not in known:
+            stack += value.arguments
+
+
+def stores_no_scores(scored: Node, summed: Node) -> bool:
+    """Whether a product of scores, their softmax and a product that sums values are one kernel, and
+    so are the products for their gradients: for those who have to know before there are groups."""
+    rows, columns = summed.shape[-2:]
+    keys, depths = scored.shape[-1], scored.operands[0].shape[-1]
+    are_16_bits = scored.dtype in TENSOR_DTYPES and summed.dtype is scored.dtype
+    are_narrow = all(
+        s.constant is not None and 0 < s.constant <= MOST_COLUMNS for s in (depths, columns)
+    )
+    are_many = all(s.constant is None or s.constant >= LEAST_ROWS for s in (rows, keys))
+    return are_16_bits and are_narrow and are_many and scored.shape == summed.operands[0].shape
 
 
 def _products_of(group: Group) -> tuple[Node, Node]:
@@ -136,8 +172,9 @@ def _axes_of(scored: Node, summed: Node) -> AttentionAxes:
     )
 
 
-def _softmax_of(weight: Expression) -> Expression:
-    """What a weight is the softmax of, over the keys of its row."""
+def _softmax_of(weight: Expression) -> tuple[Expression, Reduced, Reduced]:
+    """What a weight is the softmax of, over the keys of its row, and the greatest and the total
+    that it is made with."""
     wanted = weight.dtype
     while isinstance(weight, Compute) and weight.operation in (CAST, NARROW, AS_STORED):
         (before,) = weight.operands
@@ -147,11 +184,13 @@ def _softmax_of(weight: Expression) -> Expression:
     power, total = _operands(weight, DIVIDE)
     (shifted,) = _operands(power, EXP)
     score, greatest = _operands(shifted, SUB)
-    if not (_is_reduced(total, Monoid.SUM, power) and _is_reduced(greatest, Monoid.MAXIMUM, score)):
-        raise NotApplicable("the weights are no softmax")
     if any(isinstance(each, Reduced) for each in walk((score,))):
         raise NotApplicable("a score needs others of its row")
-    return score
+    return (
+        score,
+        _reduced(greatest, Monoid.MAXIMUM, score),
+        _reduced(total, Monoid.SUM, power),
+    )
 
 
 def _operands(value: Expression, operation: object) -> tuple[Expression, ...]:
@@ -160,9 +199,10 @@ def _operands(value: Expression, operation: object) -> tuple[Expression, ...]:
     return value.operands
 
 
-def _is_reduced(value: Expression, monoid: Monoid, operand: Expression) -> bool:
-    is_reduced = isinstance(value, Reduced) and value.monoid is monoid
-    return is_reduced and value.arguments == (operand,)
+def _reduced(value: Expression, monoid: Monoid, operand: Expression) -> Reduced:
+    if isinstance(value, Reduced) and value.monoid is monoid and value.arguments == (operand,):
+        return value
+    raise NotApplicable("the weights are no softmax")
 
 
 def _loaded(value: Expression) -> Load:

@@ -132,12 +132,16 @@ def _evaluator(group: Group, context: Context, node: Node, domain: Domain) -> Ev
     """An evaluator whose thread holds the convolution's element at the domain's row and column."""
     at = unflatten(_position(domain), node.shape)
     evaluator = context.evaluator(group, two_pass=False)
-    return replace(evaluator, product=node, product_at=at)
+    return replace(evaluator, products={node: at})
+
+
+def _convolution(evaluator: Evaluator) -> Node:
+    (node,) = evaluator.products
+    return node
 
 
 def _stores(results: tuple[Node, ...], context: Context, evaluator: Evaluator) -> tuple[Store, ...]:
-    node = evaluator.product
-    assert node is not None
+    node = _convolution(evaluator)
     position = _position(domain_of(node))
     stores = []
     for result in results:
@@ -176,8 +180,7 @@ def _states(
     reductions: tuple[Node, ...], context: Context, evaluator: Evaluator, parts: Integer
 ) -> dict[Node, StateStore]:
     """The states of each channel and tile; a mean has that of the moments of the same operand."""
-    assert evaluator.product is not None
-    domain = domain_of(evaluator.product)
+    domain = domain_of(_convolution(evaluator))
     reduced: dict[Node, Reduced] = {}
     for node in reductions:
         operand, monoid = node.operands[0], monoid_of(node)
@@ -190,8 +193,7 @@ def _states(
 
 def _measured(reductions: tuple[Node, ...], evaluator: Evaluator) -> tuple[Expression, ...]:
     """What the reductions take in, at the element that a thread holds."""
-    assert evaluator.product is not None
-    position = _position(domain_of(evaluator.product))
+    position = _position(domain_of(_convolution(evaluator)))
     operands = dict.fromkeys(node.operands[0] for node in reductions)
     values = (evaluator.read(o, unflatten(position, o.shape)) for o in operands)
     return tuple(dict.fromkeys(values))

@@ -61,30 +61,37 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
 
 
 def element_stores(
-    group: Group, context: Context, node: Node, position: Integer, column: Integer
+    group: Group,
+    context: Context,
+    node: Node,
+    position: Integer,
+    column: Integer,
+    vectors: tuple[int, ...] = VECTORS,
 ) -> tuple[Store, ...]:
     """What is done with each element of the product `node`, which a thread holds at the row-major
     `position`. Raises `NotApplicable` where a result has other elements, or where neighbouring
-    columns do not stand together in it."""
+    columns, of which any of `vectors` are stored with one access, do not stand together in it."""
     evaluator = _evaluator(group, context, node, position, None)
     stores = []
     for result in group.results:
         if result.type.count != node.type.count:
             raise NotApplicable("a result has not one element for each of the product's")
         place = place_in(result, node, position, group.nodes)
-        if not _keeps_neighbours(place, column, node.shape[-1]):
+        if not _keeps_neighbours(place, column, node.shape[-1], vectors):
             raise NotApplicable("neighbouring columns of the product are none in a result")
         value = evaluator.at(result, unflatten(place, result.shape))
         stores.append(Store(context.buffers[result], place, value))
     return tuple(stores)
 
 
-def _keeps_neighbours(place: Integer, column: Integer, columns: Integer) -> bool:
+def _keeps_neighbours(
+    place: Integer, column: Integer, columns: Integer, vectors: tuple[int, ...]
+) -> bool:
     """Whether what a thread stores with one access, some neighbouring columns, stands together."""
     known = columns.constant
     return all(
         access(place, column, vector, (columns,)) is Access.CONTIGUOUS
-        for vector in VECTORS
+        for vector in vectors
         if known is None or known % vector == 0
     )
 
@@ -206,4 +213,4 @@ def _evaluator(
 ) -> Evaluator:
     """An evaluator whose thread holds the product's element at the row-major `position`."""
     evaluator = context.evaluator(group, domain=domain, two_pass=two_pass)
-    return replace(evaluator, product=node, product_at=unflatten(position, node.shape))
+    return replace(evaluator, products={node: unflatten(position, node.shape)})

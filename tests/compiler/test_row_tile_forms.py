@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.compiler.attention_forms import attention_forms
+from fusegen.compiler.row_tile_forms import row_tile_forms
 from fusegen.plan.kernels.attention import AttentionPlan
 from tests.emulated import apply, graph, planned
 from tests.kernels.test_attention import attention, half, of_tensors
@@ -12,7 +12,7 @@ def test_matrices_are_read_whole_by_either_kind_of_tensor_cores() -> None:
     inputs = of_tensors(64)
     (step,) = planned(graph(inputs, attention(*inputs))).steps
     assert isinstance(step, AttentionPlan)
-    assert attention_forms(step) == (
+    assert row_tile_forms(step) == (
         "Hopper's tensor cores on tiles of 128 rows and 64 keys",
         "other tensor cores on tiles of 128 rows and 64 keys",
         "the same of operands read element by element, if these lie otherwise",
@@ -24,6 +24,6 @@ def test_what_is_never_a_matrix_has_one_form() -> None:
     turned = [apply("permute", x, dims=(0, 2, 1, 3)) for x in (q, v)]
     (step,) = planned(graph([q, k, v], attention(turned[0], k, turned[1]))).steps
     assert isinstance(step, AttentionPlan)
-    assert attention_forms(step) == (
+    assert row_tile_forms(step) == (
         "the tensor cores on tiles of 128 rows and 64 keys, of operands read element by element",
     )

@@ -1,0 +1,308 @@
+"""The text of kernels that multiply what is made of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.kernel_text import KernelText, kernel_arguments
+from fusegen.codegen.loops import LoadAhead, VectorLoop, element_in_memory
+from fusegen.codegen.matrix_text import matrix_text
+from fusegen.codegen.names import mentions
+from fusegen.codegen.row_tiles import (
+    Form,
+    NeighboursText,
+    OperandText,
+    by_warpgroups,
+    by_warps,
+    gathers_ahead,
+    in_vectors,
+    loads_ahead,
+    loads_of_row,
+    operand_size,
+    padded_bytes,
+    statements_of,
+    stored_neighbours,
+    swizzled_bytes,
+    whole,
+)
+from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.plan.expressions import Accumulator, Expression, Load, walk
+from fusegen.plan.kernels.attention import RUN
+from fusegen.plan.kernels.back_to_back import (
+    STAGES,
+    BackToBackPlan,
+    BackToBackTile,
+    NarrowOperand,
+    SecondProduct,
+)
+from fusegen.plan.kernels.matrix_view import Major
+from fusegen.plan.tolerance import tolerant
+
+BY_WARPS = by_warps("ByWarps")
+BY_WARPGROUPS = by_warpgroups("ByWarpgroups")
+
+
+@dataclass(frozen=True)
+class TileText:
+    """An operand, how many columns its tile has, and where the tile begins among others: behind
+    those named."""
+
+    operand: OperandText
+    width: int
+    begin: str
+
+
+@dataclass(frozen=True)
+class FirstText:
+    """A first product: its left tile and its right one."""
+
+    left: TileText
+    right: TileText
+
+
+@dataclass(frozen=True)
+class SecondText:
+    """A second product: its right tile, how many neighbouring columns a thread has, how many there
+    are, and what is done with these."""
+
+    right: TileText
+    pair: int
+    columns: int
+    results: NeighboursText
+
+
+@dataclass(frozen=True)
+class FormText:
+    """A kernel: its form and tile, its parameters and the launcher's arguments beside those of the
+    operands, its operands' tiles, and what is done with first products, for which there are loads
+    that are made once for each row (`of_row`) and `early` ones, and with second ones. Sizes are in
+    elements."""
+
+    form: Form
+    tile: BackToBackTile
+    shared_bytes: int
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
+    batches: str
+    rows: str
+    middles: str
+    rights: tuple[TileText, ...]
+    firsts: tuple[FirstText, ...]
+    seconds: tuple[SecondText, ...]
+    early: tuple[LoadAhead, ...]
+    of_row: tuple[LoadAhead, ...]
+    made: NeighboursText
+
+    @property
+    def lefts(self) -> tuple[TileText, ...]:
+        """The tiles that a block has of its rows."""
+        return tuple(first.left for first in self.firsts)
+
+    @property
+    def operands(self) -> tuple[OperandText, ...]:
+        """All that is multiplied from memory."""
+        return tuple(tile.operand for tile in (*self.lefts, *self.rights))
+
+    @property
+    def early_needs_row(self) -> bool:
+        """Whether the row occurs in what is loaded ahead."""
+        return mentions(tuple(load.value for load in self.early), "row")
+
+    @property
+    def of_row_needs_row(self) -> bool:
+        """Whether the row occurs in what is loaded once for it."""
+        return mentions(tuple(load.value for load in self.of_row), "row")
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether the operands are matrices, if their strides allow it."""
+        return all(operand.matrix for operand in self.operands)
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The launcher's conditions for accesses of 16 bytes of the operands."""
+        return whole(self.operands)
+
+
+@dataclass(frozen=True)
+class BackToBackText:
+    """What the skeleton `back_to_back.cu.j2` fills in. `in_vectors` are the conditions on the
+    tensors at hand for wide accesses to what is not multiplied. A thread has first products of
+    `run` neighbouring middles, and a block the tiles of `stages` steps."""
+
+    kernel: KernelText
+    type: str
+    run: int
+    stages: int
+    in_vectors: tuple[str, ...]
+    by_warps: FormText
+    by_warpgroups: FormText
+
+    @property
+    def order(self) -> str:
+        """How the middles of a tile stand in shared memory."""
+        return "by_lanes" if self.run == RUN else "as_is"
+
+
+def back_to_back_text(plan: BackToBackPlan) -> BackToBackText:
+    """Fill the skeleton from the plan."""
+    host = _scope(plan, plan.values)
+    own = _scope(plan, plan.made)
+    text = _form(plan, BY_WARPS, plan.warp_tile, padded_bytes, host, host)
+    needs_middles = text.early or text.made.needs_first
+    middles = host.factor(plan.axes.middles) if needs_middles else ""
+    pair = min(second.pair for second in plan.seconds)
+    return BackToBackText(
+        KernelText.of(plan, host),
+        storage_type(plan.rights[0].load.buffer.dtype),
+        plan.run,
+        STAGES,
+        in_vectors(own, host, plan.run, pair, middles),
+        text,
+        _form(plan, BY_WARPGROUPS, plan.warpgroup_tile, swizzled_bytes, own, host),
+    )
+
+
+def _scope(plan: BackToBackPlan, values: tuple[Expression, ...]) -> Scope:
+    axes = plan.axes
+    variables = (axes.batch, axes.row, axes.middle, *(each.column for each in plan.operands))
+    stores = tuple(store for second in plan.seconds for store in second.epilogue.stores)
+    integers = (*variables, axes.batches, axes.rows, axes.middles, *stored_integers(stores))
+    return Scope.of(plan.name, values, plan.written, integers)
+
+
+def _form(
+    plan: BackToBackPlan,
+    form: Form,
+    tile: BackToBackTile,
+    bytes_of: Callable[[int, int], int],
+    scope: Scope,
+    host: Scope,
+) -> FormText:
+    axes = plan.axes
+    lefts = _tiles(
+        "left", tuple(f.left for f in plan.firsts), ("row", "rows"), plan, form, scope, host
+    )
+    rights = _tiles("right", plan.rights, ("middle", "middles"), plan, form, scope, host)
+    operands = tuple(second.operand for second in plan.seconds)
+    ahead = _over_middles(plan, scope, ahead=True)
+    early = loads_ahead(operands, ahead) | gathers_ahead(operands, ahead)
+    of_row = loads_of_row(operands, ahead)
+    return FormText(
+        form,
+        tile,
+        _shared_bytes(plan, tile, bytes_of),
+        scope.parameters,
+        kernel_arguments(scope, host),
+        scope.text(axes.batches),
+        scope.text(axes.rows),
+        scope.text(axes.middles),
+        rights,
+        tuple(
+            FirstText(left, rights[first.right])
+            for left, first in zip(lefts, plan.firsts, strict=True)
+        ),
+        tuple(
+            SecondText(
+                rights[second.right],
+                second.pair,
+                plan.rights[second.right].columns,
+                _results(second, plan.rights[second.right], scope),
+            )
+            for second in plan.seconds
+        ),
+        tuple(early.values()),
+        tuple(of_row.values()),
+        _made(plan, scope, early, of_row),
+    )
+
+
+def _tiles(
+    name: str,
+    operands: tuple[NarrowOperand, ...],
+    line: tuple[str, str],
+    plan: BackToBackPlan,
+    form: Form,
+    scope: Scope,
+    host: Scope,
+) -> tuple[TileText, ...]:
+    """The operands' tiles, one behind the other; `line` names one of their lines, and all."""
+    made: list[TileText] = []
+    for number, operand in enumerate(operands):
+        own = f"{name}_{number}" if len(operands) > 1 else name
+        matrix = (
+            matrix_text(own, operand.view, scope, host)
+            if operand.view and plan.has_matrices
+            else None
+        )
+        element = "" if form.is_whole else element_in_memory(operand.load, scope)
+        before = "".join(f" + {tile.operand.tile}::size" for tile in made)
+        text = OperandText(
+            _type_name(own), line[1], str(operand.columns), line[0], "column", element, matrix
+        )
+        made.append(TileText(text, operand.width, before))
+    return tuple(made)
+
+
+def _type_name(name: str) -> str:
+    return name.replace("_", "").capitalize()
+
+
+def _over_middles(plan: BackToBackPlan, scope: Scope, *, ahead: bool = False) -> VectorLoop:
+    axes = plan.axes
+    return VectorLoop(scope, axes.middle, "first_middle", plan.run, (axes.middles,), ahead=ahead)
+
+
+def _made(
+    plan: BackToBackPlan,
+    scope: Scope,
+    early: Mapping[Load, LoadAhead],
+    of_row: Mapping[Load, LoadAhead],
+) -> NeighboursText:
+    """What makes the second products' operands of the first products."""
+    loop = _over_middles(plan, scope)
+    loop.vectors = {load: f"met.{text.name}" for load, text in early.items()}
+    loop.shared = {load: f"of_row.{text.name}" for load, text in of_row.items()}
+    operands = tuple(second.operand for second in plan.seconds)
+    held = {e: e.number for e in walk(operands) if isinstance(e, Accumulator)}
+    names: dict[Expression, str] = {e: scope.names.fresh(f"product_{i}") for e, i in held.items()}
+    short = plan.rights[0].load.dtype
+    statements = statements_of(loop, names, tolerant((operand, short) for operand in operands))
+    statements.lines += [
+        f"const float {names[product]} = products[{number}][element];"
+        for product, number in held.items()
+    ]
+    values = [statements.value(operand) for operand in operands]
+    statements.lines += [
+        f"made[{number}][element] = {value};" for number, value in enumerate(values)
+    ]
+    body = statements.drain()
+    return NeighboursText("middle", tuple(loop.before), body, tuple(loop.after))
+
+
+def _results(second: SecondProduct, right: NarrowOperand, scope: Scope) -> NeighboursText:
+    extent = right.column.alone.extent
+    multiples = (extent,) if extent is not None else ()
+    loop = VectorLoop(scope, right.column, "first_column", second.pair, multiples)
+    values = second.epilogue.values
+    known: dict[Expression, str] = {
+        e: "results[element]" for e in walk(values) if isinstance(e, Accumulator)
+    }
+    return stored_neighbours(loop, "column", second.epilogue.stores, known)
+
+
+def _shared_bytes(
+    plan: BackToBackPlan, tile: BackToBackTile, bytes_of: Callable[[int, int], int]
+) -> int:
+    """The tiles of a block's rows, and those of the middles for each stage."""
+
+    def size(operand: NarrowOperand, lines: int) -> int:
+        major = operand.view.major if operand.view and plan.has_matrices else Major.DEPTH
+        return operand_size(
+            lines, operand.width, major, operand.load.buffer.dtype.itemsize, bytes_of
+        )
+
+    lefts = sum(size(first.left, tile.rows) for first in plan.firsts)
+    return lefts + STAGES * sum(size(right, tile.middles) for right in plan.rights)
