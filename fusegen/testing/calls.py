@@ -1,7 +1,7 @@
 """What random programs are made of: lines with fields, for everything that the language has.
 
 `{v}` is the name that the last line of a text defines; `{x}` and `{y}` are values; what the other
-fields stand for follows from the values or is drawn (`fusegen.testing.programs`).
+fields stand for follows from the values or is drawn (`fusegen.testing.growing`).
 """
 
 from __future__ import annotations
