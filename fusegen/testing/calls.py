@@ -158,12 +158,12 @@ def _layers(layers: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{{v}}_layer = {layer}\n{{v}} = {{v}}_layer({{x}})" for layer in layers)
 
 
-_POINTWISE = _of_x((*_UNARY, *_ACTIVATIONS))
+POINTWISE = _of_x((*_UNARY, *_ACTIVATIONS))
 _NORM_LINES = (*_defined(_NORMS), *_layers(_NORM_LAYERS))
 _VIEW_LINES = _defined(_VIEWS)
 # A line is drawn from one of these groups, which are equally likely.
 GROUPS: tuple[tuple[str, ...], ...] = (
-    *(_POINTWISE, _POINTWISE, _of_x(_ACTIVATION_LAYERS), _OTHERS),
+    *(POINTWISE, POINTWISE, _of_x(_ACTIVATION_LAYERS), _OTHERS),
     *(_between(_ARITHMETIC), _between(_ARITHMETIC), _between(_COMPARISONS)),
     _defined([f"{function}({{x}}, {{y}})" for function in _OF_TWO]),
     _defined([f"{name}({{x}}, dim={{dim}}, keepdim={{flag}})" for name in _REDUCTIONS]),

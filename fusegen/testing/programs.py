@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from fusegen.testing.attention import attention_sources
 from fusegen.testing.growing import WIDTHS, Program, any_lines
 
 SHAPES = ("[n, {}]", "[n, {}, h, 5]", "[n, {}, h]", "[n, {}, 2, h, 3]")
+# Lines drawn one by one hardly ever make attention, which has kernels of its own.
+HAS_ATTENTION = (*(False for _ in range(5)), True)
 
 
 @st.composite
 def model_sources(draw: st.DrawFn, *, most_operations: int = 30) -> str:
-    """The text of a model `Drawn` of up to `most_operations` operations, with one to three results
-    and the symbolic sizes `n` and, for images, `h`."""
+    """The text of a model `Drawn` with one to three results: of up to `most_operations` operations
+    and the symbolic sizes `n` and, for images, `h`, or, every sixth, with attention."""
+    if draw(st.sampled_from(HAS_ATTENTION)):
+        return draw(attention_sources())
     width = draw(st.sampled_from(WIDTHS))
     shape = draw(st.sampled_from((*SHAPES, *SHAPES[:2]))).format(width)
     third = draw(st.sampled_from(("", "", f"[{width}, 5]", "int64[n, 1]", "bool[n, 1]", "[]")))
