@@ -4,7 +4,8 @@ An element may be as far from the float64 result as rounding errors anywhere in 
 it (`perturbed`), times a factor, and two units in the last place of its own type more; or as near
 to eager mode's result, which overflow or underflow on the way can lead elsewhere. What seems wrong
 is looked at again: where a value decides, as by a comparison or a remainder, a few samples may all
-fall on one side of it, so it may be as near to one of many more that lies beyond the bound itself.
+fall on one side of it, so it may be as near to one of many more that lies beyond the bound itself,
+or lie among those that do: what errs on that side may be exact on the other, as a masked gradient.
 Where a result is NaN or infinite, it must be so exactly, or in eager mode, or under one of the
 perturbations; but where an element may be so far off that it leaves the range of its type, it may
 be infinite. Where a sum may overflow on the way, a perturbed result is NaN and the exact one is
@@ -73,8 +74,8 @@ class Bound:
         for centre in (self.exact, self.eager.double()):
             right |= self._reaches(centre, actual)
         for centre in self.further:
-            decided = (centre - self.exact).abs() > self.allowed
-            right |= decided & self._reaches(centre, actual)
+            right |= self._is_decided(centre) & self._reaches(centre, actual)
+        right |= self._lies_among_decided(actual)
         for alternative in (expected, self.eager, *self.samples):
             special = ~alternative.isfinite()
             right |= special & _same(actual, alternative)
@@ -87,6 +88,21 @@ class Bound:
         beyond = centre.abs() + self.allowed > torch.finfo(actual.dtype).max
         alike = actual.sign() == centre.sign()
         return centre.isfinite() & torch.where(actual.isinf(), beyond & alike, near)
+
+    def _is_decided(self, centre: Tensor) -> Tensor:
+        """Where a sample is further off than errors alone move it."""
+        return (centre - self.exact).abs() > self.allowed
+
+    def _lies_among_decided(self, actual: Tensor) -> Tensor:
+        """Where a result is no further from the middle of the decided samples than the ends of
+        these are from each other: of a few the outermost hardly ever is one."""
+        least = torch.full_like(self.exact, math.inf)
+        greatest = -least
+        for centre in self.further:
+            decided = self._is_decided(centre) & centre.isfinite()
+            least = torch.where(decided, torch.minimum(least, centre), least)
+            greatest = torch.where(decided, torch.maximum(greatest, centre), greatest)
+        return (actual.double() - (least + greatest) / 2).abs() <= greatest - least
 
     @property
     def _lost(self) -> Tensor:

@@ -121,6 +121,19 @@ def test_a_nan_that_infinities_make_is_one_whatever_becomes_of_margins() -> None
     assert limit.violations(torch.zeros_like(eager))[:3].all()
 
 
+def test_what_decided_samples_err_by_is_theirs() -> None:
+    """A gradient is exactly 0 on one side of a kink, and has errors on the other."""
+    zeros = torch.zeros(4, dtype=torch.float64)
+    further = ([0.0, 2.0, 0.0, 0.0], [0.0, 3.0, 2.0, 0.0], [0.0, 2.5, 2.0, 2.0])
+    decided = tuple(torch.tensor(each).double() for each in further)
+    limit = Bound("x", zeros, zeros + 1e-30, zeros.float(), (), decided)
+    right = torch.tensor([0.0, 2.2, 2.0, 2.0])
+    assert not limit.violations(right).any()
+    assert not limit.violations(torch.tensor([0.0, 3.4, 0.0, 0.0])).any()
+    wrong = torch.tensor([1.0, 3.6, 2.1, 1.0])
+    assert limit.violations(wrong).all() and limit.violations(torch.full((4,), math.inf)).all()
+
+
 def test_integers_are_exact() -> None:
     x = torch.tensor([[1.0, 3.0, 3.0]]).expand(5, 3)
     node = value("x", "n", 3)
