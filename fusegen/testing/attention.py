@@ -102,7 +102,8 @@ def attention_sources(draw: DrawFn) -> str:
     score = program.values[-1]
     for number in range(draw(st.integers(0, 3))):
         texts = draw(st.sampled_from((SCORES, SCORES, SCORES, POINTWISE)))
-        score = step(draw, program, sizes, texts, score, f"score_{number}")
+        made = step(draw, program, sizes, texts, score, f"score_{number}")
+        score = made if made.type.dtype.is_float else score  # of truth values there is no softmax
     near = (*NEAR, *CONVERTED) if sizes.dtype else NEAR
     texts = draw(st.sampled_from((SOFTMAX, SOFTMAX, SOFTMAX, SOFTMAX, near)))
     weight = step(draw, program, sizes, texts, score, "weight")

@@ -81,7 +81,7 @@ def graph_of(text: str, dtype: DType = DType.FLOAT32) -> Graph:
 def test_programs_are_right_and_small() -> None:
     for text in models()[::3]:
         graph = graph_of(text)
-        assert graph.name == "Drawn" and 1 <= len(graph.outputs) <= 2
+        assert graph.name == "Drawn" and 1 <= len(graph.outputs) <= 2 and "mixed = " in text
         shapes = [node.shape for node in topological(graph.roots)]
         ones = {s.name: 1 for shape in shapes for size in shape for s in size.symbols()}
         assert ones.keys() <= {"queries", "keys", "samples"}
