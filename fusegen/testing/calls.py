@@ -116,6 +116,7 @@ _PRODUCTS = (
     "{v}_turned = transpose({y}, -2, -1)\n{v} = {x} @ {v}_turned",
     "{v}_turned = transpose({y}, -2, -1)\n{v} = matmul({v}_turned, {x})",
     "{v}_turned = transpose({y}, -2, -1)\n{v} = bmm({x}, {v}_turned)",
+    "{v}_scores = {x} @ transpose({y}, -2, -1)\n{v} = softmax({v}_scores, dim=-1) @ {y}",
     "{v}_bias = Buffer([{width}], init=0.5)\n"
     "{v} = addmm({v}_bias, {x}, reshape({y}, [{last}, -1])[:, :{width}])",
     "{v}_turned = transpose({y}, 1, 2)\n{v}_bias = Parameter([{channels}, 1])\n"
