@@ -38,6 +38,8 @@ SAMPLES_IN_REGISTERS = 4
 # The samples show the size of an error's spread; a kernel's own error may lie further out.
 SPREAD_FACTOR = 6.0
 UNITS_IN_LAST_PLACE = 2.0
+# How far beyond the ends of some samples another may lie, as a part of what is between these.
+BEYOND_SAMPLES = 0.25
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,20 @@ class Bound:
         return (centre - self.exact).abs() > self.allowed
 
     def _lies_among_decided(self, actual: Tensor) -> Tensor:
-        """Where a result is no further from the middle of the decided samples than the ends of
-        these are from each other: of a few the outermost hardly ever is one."""
-        least = torch.full_like(self.exact, math.inf)
-        greatest = -least
-        for centre in self.further:
-            decided = self._is_decided(centre) & centre.isfinite()
-            least = torch.where(decided, torch.minimum(least, centre), least)
-            greatest = torch.where(decided, torch.maximum(greatest, centre), greatest)
-        return (actual.double() - (least + greatest) / 2).abs() <= greatest - least
+        """Where a result is among the decided samples on a side of the exact one, or so near to
+        them that it may be another."""
+        right = torch.zeros_like(actual, dtype=torch.bool)
+        for side in (1, -1):
+            least = torch.full_like(self.exact, math.inf)
+            greatest = -least
+            for centre in self.further:
+                beyond = self._is_decided(centre) & (side * (centre - self.exact) > 0)
+                beyond &= centre.isfinite()
+                least = torch.where(beyond, torch.minimum(least, centre), least)
+                greatest = torch.where(beyond, torch.maximum(greatest, centre), greatest)
+            reach = (0.5 + BEYOND_SAMPLES) * (greatest - least)
+            right |= (actual.double() - (least + greatest) / 2).abs() <= reach
+        return right
 
     @property
     def _lost(self) -> Tensor:

@@ -123,15 +123,14 @@ def test_a_nan_that_infinities_make_is_one_whatever_becomes_of_margins() -> None
 
 def test_what_decided_samples_err_by_is_theirs() -> None:
     """A gradient is exactly 0 on one side of a kink, and has errors on the other."""
-    zeros = torch.zeros(4, dtype=torch.float64)
-    further = ([0.0, 2.0, 0.0, 0.0], [0.0, 3.0, 2.0, 0.0], [0.0, 2.5, 2.0, 2.0])
+    zeros = torch.zeros(5, dtype=torch.float64)
+    further = ([0.0, 2.0, 0.0, 0.0, -1.0], [0.0, 3.0, 2.0, 0.0, 2.0], [0.0, 2.5, 2.0, 2.0, 2.0])
     decided = tuple(torch.tensor(each).double() for each in further)
     limit = Bound("x", zeros, zeros + 1e-30, zeros.float(), (), decided)
-    right = torch.tensor([0.0, 2.2, 2.0, 2.0])
-    assert not limit.violations(right).any()
-    assert not limit.violations(torch.tensor([0.0, 3.4, 0.0, 0.0])).any()
-    wrong = torch.tensor([1.0, 3.6, 2.1, 1.0])
-    assert limit.violations(wrong).all() and limit.violations(torch.full((4,), math.inf)).all()
+    assert not limit.violations(torch.tensor([0.0, 2.2, 2.0, 2.0, -1.0])).any()
+    assert not limit.violations(torch.tensor([0.0, 3.2, 0.0, 0.0, 2.0])).any()
+    for wrong in ([1.0, 3.3, 2.1, 1.0, 0.5], [-1.0, 1.7, 1.9, 2.1, -1.1], [math.inf] * 5):
+        assert limit.violations(torch.tensor(wrong)).all()
 
 
 def test_integers_are_exact() -> None:
