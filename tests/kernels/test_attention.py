@@ -352,6 +352,18 @@ def test_a_greatest_score_that_rises_far_from_0(base: float, step: float, form: 
     assert float((actual.double() - expected).abs().max()) <= UNITS * eps
 
 
+@pytest.mark.parametrize("keys", [1, 2, 3, 150])
+def test_values_near_the_end_of_the_range(keys: int, form: str) -> None:
+    """A mean of the greatest numbers is no infinity, though their sum would be."""
+    kernels, _ = kernels_of("plain")
+    q, k, v = (torch.zeros(1, rows, 64, dtype=torch.bfloat16) for rows in (20, keys, keys))
+    greatest = torch.finfo(torch.bfloat16).max
+    (actual,) = kernels(q, k, torch.full_like(v, greatest), check=True)
+    assert bool(
+        ((actual.double() - greatest).abs() <= torch.finfo(actual.dtype).eps * greatest).all()
+    )
+
+
 def steps_of(*outputs: Node, inputs: tuple[Node, ...]) -> ModulePlan:
     return planned(graph(inputs, *outputs))
 

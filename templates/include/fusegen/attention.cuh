@@ -12,12 +12,25 @@
 
 namespace fusegen {
 
+// By which power of 2 weights are smaller than by the greatest score alone, so that sums of values,
+// which are divided by those of weights in the end, do not overflow where the values do not: bfloat16
+// has float32's range. float16 is far from it, and its small weights would be lost.
+template <class T>
+__device__ __forceinline__ int headroom_of(int64_t key_count) {
+    int power = 0;
+    while (std::is_same<T, bfloat16>::value && (int64_t{1} << power) < key_count) {
+        ++power;
+    }
+    return power;
+}
+
 // What a thread has of 16 rows by `keys` scores and 16 rows by `columns` results, as the tensor cores
 // leave a warp's sums: of every 8 columns a pair in the row lane / 4, and one in the row 8 further.
 template <int keys, int columns>
 struct AttendedRows {
     static constexpr float half_log2_e = 0.72134752f;
 
+    int headroom;
     float scores[keys / 2];
     float results[columns / 2] = {};
     float greatest[2] = {-infinity<float>(), -infinity<float>()};
@@ -67,7 +80,7 @@ struct AttendedRows {
             }
             if (__any_sync(whole_warp, is_far(greatest[half]))) {
                 const float shift = is_far(greatest[half]) ? greatest[half] : 0.0f;
-                start = is_far(greatest[half]) ? 0.0f : start;
+                start = is_far(greatest[half]) ? -half_headroom() : start;
 #pragma unroll
                 for (int i = 0; i < keys / 4; ++i) {
                     scores[held_at(i, half)] -= shift;
@@ -86,9 +99,14 @@ struct AttendedRows {
 
     // What is added to a score's half logarithm. Weights are squares of powers of half of it, so that
     // no factor makes an infinity of a score, and none that is small is lost before its time. Where
-    // all scores were -inf so far it is 0: their weights are 0, not those of -inf - -inf.
-    static __device__ __forceinline__ float start_of(float greatest) {
-        return greatest == -infinity<float>() ? 0.0f : -half_log2_e * greatest;
+    // all scores were -inf so far it is no infinity: their weights are 0, not those of -inf - -inf.
+    __device__ __forceinline__ float start_of(float greatest) const {
+        const float of_greatest = greatest == -infinity<float>() ? 0.0f : -half_log2_e * greatest;
+        return of_greatest - half_headroom();
+    }
+
+    __device__ __forceinline__ float half_headroom() const {
+        return 0.5f * static_cast<float>(headroom);
     }
 
     // Whether the greatest score is so far from 0 that what it is rounded by when it is multiplied
@@ -99,12 +117,12 @@ struct AttendedRows {
 
     // Half the logarithm of what weights are scaled by when the greatest score is another one, from
     // just where they were reckoned from to just where they will be.
-    static __device__ __forceinline__ float distance(float before, float now) {
+    __device__ __forceinline__ float distance(float before, float now) const {
         if (is_far(before)) {
             return is_far(now) ? (before - now) * half_log2_e
-                               : ::fmaf(before, half_log2_e, start_of(now));
+                               : ::fmaf(before, half_log2_e, start_of(now)) + half_headroom();
         }
-        return is_far(now) ? ::fmaf(now, -half_log2_e, -start_of(before))
+        return is_far(now) ? ::fmaf(now, -half_log2_e, -start_of(before)) - half_headroom()
                            : start_of(now) - start_of(before);
     }
 
@@ -131,7 +149,8 @@ struct AttendedRows {
         }
     }
 
-    // Hands each row's greatest score and the sum of its weights to `keep(row, greatest, sum)`.
+    // Hands each row's greatest score and the sum of its weights by that to
+    // `keep(row, greatest, sum)`.
     template <class Keep>
     __device__ __forceinline__ void hand_over_statistics(int first_row, int rows_here,
                                                          const Keep& keep) const {
@@ -139,7 +158,8 @@ struct AttendedRows {
         for (int half = 0; half < 2; ++half) {
             const int row = first_row + half * 8 + threadIdx.x % 32 / 4;
             if (threadIdx.x % 4 == 0 && row < rows_here) {
-                keep(row, greatest[half], sums[half]);
+                const auto by = static_cast<float>(int64_t{1} << headroom);
+                keep(row, greatest[half], sums[half] * by);
             }
         }
     }

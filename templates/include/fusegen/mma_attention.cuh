@@ -32,6 +32,10 @@ __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t 
     bring_queries(shared);
     tiles.bring(0);
     AttendedRows<keys, columns> own[parts];
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+        own[part].headroom = headroom_of<T>(key_count);
+    }
     for (int64_t step = 0; step < tiles.steps(); ++step) {
         cp_async_wait<0>();
         __syncthreads();  // the step has arrived, and the one before it has been read

@@ -30,6 +30,7 @@ __device__ __forceinline__ void wgmma_attention(T* shared, int rows_here, int64_
     bring_queries(shared);
     tiles.bring(0);
     AttendedRows<keys, columns> own;
+    own.headroom = headroom_of<T>(key_count);
     for (int64_t step = 0; step < tiles.steps(); ++step) {
         cp_async_wait<0>();
         fence_async_shared();
