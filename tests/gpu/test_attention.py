@@ -1,4 +1,4 @@
-"""Attention in one kernel, which it is where nothing is saved for a backward."""
+"""Attention, whose scores are never in memory, forward and backward."""
 
 from __future__ import annotations
 
@@ -68,3 +68,68 @@ def test_attention(
     allowed = 2 * distance(eager(q, k, v, bias, mask), exact) + UNITS * torch.finfo(dtype).eps
     assert torch.equal(first, second)
     assert distance(first, exact) <= allowed
+
+
+TRAINED = """\
+model Attention(heads, width, columns):
+    input q: [batch, heads, rows, width]
+    input k: [batch, heads, keys, width]
+    input v: [batch, heads, keys, columns]
+    input mask: bool[rows, keys]
+    scores = q @ transpose(k, -2, -1) * width ** -0.5
+    return softmax(where(mask, scores, -inf), dim=-1) @ v
+"""
+SHARED = TRAINED.replace("k: [batch, heads,", "k: [batch, 1,").replace(
+    "v: [batch, heads,", "v: [batch, 1,"
+)
+
+
+def eager_masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores.masked_fill(~mask, -float("inf")), dim=-1) @ v
+
+
+def gradients(call: object, tensors: list[Tensor], mask: Tensor, upstream: Tensor) -> list[Tensor]:
+    own = [x.detach().requires_grad_() for x in tensors]
+    assert callable(call)
+    return list(torch.autograd.grad(call(*own, mask), own, upstream))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("heads", "width", "columns", "rows", "keys"), SHAPES)
+@pytest.mark.parametrize("source", [TRAINED, SHARED], ids=["own keys", "shared keys"])
+def test_gradients(
+    source: str,
+    heads: int,
+    width: int,
+    columns: int,
+    rows: int,
+    keys: int,
+    dtype: torch.dtype,
+) -> None:
+    """Within twice eager's error, the same bits twice, for lines that have all heads."""
+    generator = torch.Generator("cuda").manual_seed(rows + keys)
+    module = load(source, Target.CUDA)(heads=heads, width=width, columns=columns)
+    batch, key_heads = 3, 1 if source == SHARED else heads
+
+    def drawn(count: int, own_heads: int, size: int) -> Tensor:
+        shape = (batch, count, own_heads, size)
+        return torch.randn(shape, device="cuda", generator=generator).to(dtype).transpose(1, 2)
+
+    tensors = [
+        drawn(rows, heads, width),
+        drawn(keys, key_heads, width),
+        drawn(keys, key_heads, columns),
+    ]
+    mask = torch.rand(rows, keys, device="cuda", generator=generator) < 0.8
+    mask[:, 0] = True
+    upstream = drawn(rows, heads, columns)
+    first, second = (gradients(module, tensors, mask, upstream) for _ in range(2))
+    near = gradients(eager_masked, tensors, mask, upstream)
+    wide = [x.double() for x in tensors]
+    exact = gradients(eager_masked, wide, mask, upstream.double())
+    for one, same, eager_one, exact_one in zip(first, second, near, exact, strict=True):
+        assert one.dtype is dtype and torch.equal(one, same)
+        allowed = 2 * distance(eager_one, exact_one) + UNITS * torch.finfo(dtype).eps
+        assert distance(one, exact_one) <= allowed
