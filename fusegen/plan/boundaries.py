@@ -20,6 +20,7 @@ HANDED_OVER = (
     "the first leaves what it reduces each row to, from which the product makes its operand as it "
     "loads it, so that is never stored"
 )
+MADE_BY_BOTH = "each makes the operands of its products itself, of products that neither stores"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def boundaries(
             if (reads - own) & ahead and not (ahead <= own or own <= ahead):
                 nodes = sorted(ahead | own, key=rank.__getitem__)
                 group = dependencies.group(tuple(nodes))
-                if ahead & own:
+                if any(isinstance(node.operation, Product) for node in ahead & own):
+                    why = MADE_BY_BOTH
+                elif ahead & own:
                     why = HANDED_OVER
                 elif _feeds_product(first, second, dependencies):
                     why = _why_operands_stand_in_memory(first, judge(group, context))
@@ -86,7 +89,7 @@ def _reason(group: Group, verdict: Verdict) -> str:
     if verdict.steps:
         return f"'{verdict.strategy}' would do both, but in more time than two kernels take"
     if len(group.having(Product)) > 1:
-        return "a kernel has one matrix product"
+        return "no kernel of several matrix products does that"
     if any(n.operation is CONVOLUTION for n in group.having(LibraryCall)):
         family = "convolution"
     elif group.having(LibraryCall):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.arranging import arranged, with_stored_operands
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.cost import H100, Device, SizeHints
-from fusegen.plan.group import Context, Group
+from fusegen.plan.group import Context
 from fusegen.plan.in_place import with_results_in_place
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -100,11 +101,14 @@ def _distinct(wanted: str, taken: set[str]) -> str:
 
 
 def _named(parts: tuple[Part, ...]) -> tuple[Step, ...]:
-    """The steps of all groups, kernels named after what they compute."""
+    """The steps of all groups, kernels named after what they compute and no other does, if there is
+    such a thing."""
     taken: set[str] = set()
     steps: list[Step] = []
+    groups = Counter(node for part in parts for node in part.group.nodes)
     for part in parts:
-        stem = _stem(part.group)
+        alone = tuple(node for node in part.group.nodes if groups[node] == 1)
+        stem = _stem(alone or part.group.nodes)
         for step in part.verdict.steps:
             if isinstance(step, LibraryPlan):
                 steps.append(step)
@@ -126,6 +130,6 @@ def _suffix(step: Step) -> str:
     return "_finish"
 
 
-def _stem(group: Group) -> str:
-    names = dict.fromkeys(label.name or label.operation for label in labels_of(group.nodes))
+def _stem(nodes: tuple[Node, ...]) -> str:
+    names = dict.fromkeys(label.name or label.operation for label in labels_of(nodes))
     return "_".join(re.sub(r"\W", "_", name) for name in [*names][:NAME_PARTS])

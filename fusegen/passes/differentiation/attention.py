@@ -153,6 +153,11 @@ def _weights_again(attention: Attention) -> Node:
     return _marked(attention.weights, build.mul(power, attention.reciprocal))
 
 
+def _widened(like: Node, x: Node) -> Node:
+    made = build.to_compute(x)
+    return x if made is x else _marked(like, made)
+
+
 def _marked(like: Node, made: Node) -> Node:
     """A new node, for the reader of plans one of those that it stands for."""
     return replace(made, span=like.span, origin=like.origin)
@@ -171,7 +176,7 @@ def _sum_of_results(node: Node, by_weights: Mapping[Node, Attention]) -> Node:
         if one and isinstance(gradient.operation, Product):
             incoming, values = gradient.operands
             if _are_transposed(values, one.summed.operands[1]):
-                wide = [_marked(node, build.to_compute(x)) for x in (incoming, one.summed)]
+                wide = [_widened(node, x) for x in (incoming, one.summed)]
                 terms = _marked(node, build.mul(*wide))
                 total = build.total(terms, (terms.type.rank - 1,), keepdim=True)
                 return build.reshape(_marked(node, total), node.shape)

@@ -1,0 +1,130 @@
+"""Which products make their operands themselves, and what is left of those that made them."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import Graph, Node
+from fusegen.ops.record import Product
+from fusegen.passes import pipeline
+from fusegen.passes.differentiation import differentiate
+from fusegen.plan.boundaries import boundaries
+from fusegen.plan.group import Group
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
+from fusegen.plan.kernels.module import ModulePlan
+from fusegen.plan.module import plan_module
+from fusegen.plan.needs import needed_for
+from fusegen.plan.partition import Dependencies
+from fusegen.plan.strategies.attention import stores_no_scores
+from fusegen.plan.taking_over import left_behind, readers_of_products, with_makers
+from tests.emulated import apply, graph, planned
+from tests.kernels.families import mul
+from tests.kernels.test_attention import attention, half
+from tests.kernels.test_operand_layouts import matmul, transposed
+
+
+def operands() -> tuple[Node, Node, Node]:
+    return half("q", "b", "m", 64), half("k", "b", "n", 64), half("v", "b", "n", 64)
+
+
+def backward() -> ModulePlan:
+    q, k, v = operands()
+    found = differentiate(graph([q, k, v], attention(q, k, v)), stores_no_scores)
+    assert found is not None
+    return plan_module(pipeline.run(found.backward), DType.BFLOAT16)
+
+
+def pairs(plan: ModulePlan) -> list[BackToBackPlan]:
+    return [step for step in plan.steps if isinstance(step, BackToBackPlan)]
+
+
+def grouped(model: Graph) -> tuple[Dependencies, dict[int, Group], dict[Node, int]]:
+    """Each operation in a group of its own, by its rank."""
+    dependencies = Dependencies.of(model)
+    groups = {i: dependencies.group((node,)) for i, node in enumerate(dependencies.nodes)}
+    return dependencies, groups, {node: i for i, node in enumerate(dependencies.nodes)}
+
+
+def test_readers_of_the_same_products_belong_together() -> None:
+    q, k, v = operands()
+    gate = apply("sigmoid", matmul(q, transposed(k)))
+    other = apply("relu", matmul(v, transposed(v)))
+    model = pipeline.run(
+        graph([q, k, v], matmul(gate, v), matmul(transposed(mul(gate, 2.0)), q), matmul(other, k))
+    )
+    dependencies, groups, rank = grouped(model)
+    found = readers_of_products(groups, dependencies.producers)
+    assert sorted(len(readers.makers) for readers in found) == [1, 2]
+    for readers in found:
+        for key, makers in readers.makers.items():
+            assert sum(isinstance(node.operation, Product) for node in makers) == 1
+            taken = with_makers((groups[key],), makers, rank)
+            assert {*taken.nodes} == makers | {*groups[key].nodes}
+            assert taken.results == groups[key].results
+
+
+def test_what_others_need_is_left() -> None:
+    q, k, v = operands()
+    gate = apply("sigmoid", matmul(q, transposed(k)))
+    model = pipeline.run(graph([q, k, v], matmul(gate, v), apply("sum", gate, dim=-1)))
+    dependencies, groups, _ = grouped(model)
+    (readers,) = readers_of_products(groups, dependencies.producers)
+    ((taker, makers),) = readers.makers.items()
+    given = (dependencies.users, dependencies.returned, dependencies.producers)
+    left = left_behind(groups, frozenset((taker,)), makers, *given)
+    assert left == {key: groups[key] for key in left} and len(left) == len(makers)
+
+    alone = pipeline.run(graph([q, k, v], matmul(gate, v)))
+    dependencies, groups, _ = grouped(alone)
+    (readers,) = readers_of_products(groups, dependencies.producers)
+    ((taker, makers),) = readers.makers.items()
+    given = (dependencies.users, dependencies.returned, dependencies.producers)
+    left = left_behind(groups, frozenset((taker,)), makers, *given)
+    assert set(left.values()) == {None}
+
+
+def test_what_the_makers_read_is_stored() -> None:
+    """It may have been in their group only so far: what a row is divided by, say."""
+    q, k, v = operands()
+    scores = matmul(q, transposed(k))
+    gate = apply("div", scores, apply("sum", apply("exp", q), dim=-1, keepdim=True))
+    model = pipeline.run(graph([q, k, v], matmul(gate, v)))
+    dependencies, groups, rank = grouped(model)
+    sums = next(node for node in rank if node.operation.name == "sum")
+    joined = dependencies.group(tuple(n for n in rank if not isinstance(n.operation, Product)))
+    assert sums not in joined.results
+    (readers,) = readers_of_products(groups, dependencies.producers)
+    ((taker, makers),) = readers.makers.items()
+    whole = {key: group for key, group in groups.items() if group.nodes[0] not in joined.nodes}
+    whole[1000] = joined
+    given = (dependencies.users, dependencies.returned, dependencies.producers)
+    left = left_behind(whole, frozenset((taker,)), makers, *given)
+    kept = left[1000]
+    assert kept is not None and kept.results == (sums,)
+
+
+def test_gradients_of_keys_and_values_share_a_kernel() -> None:
+    plan = backward()
+    assert [sorted(b.name for b in step.written) for step in pairs(plan)] == [
+        ["gradient_of_q"],
+        ["gradient_of_k", "gradient_of_v"],
+    ]
+    assert len({step.name for step in plan.steps}) == len(plan.steps)
+
+
+def test_a_kernel_is_needed_for_its_own_gradients_only() -> None:
+    """Though others make the same of the first products."""
+    plan = backward()
+    needed = needed_for(plan)
+    by_step = dict(zip(plan.steps, needed, strict=True))
+    of_queries, of_others = pairs(plan)
+    assert by_step[of_queries] == frozenset((0,)) and by_step[of_others] == frozenset((1, 2))
+
+
+def test_why_they_are_two_kernels() -> None:
+    q, k, v = operands()
+    gate = apply("sigmoid", matmul(q, transposed(k)))
+    first = matmul(gate, v)
+    plan = planned(graph([q, k, v], apply("add", matmul(mul(gate, 0.5), v), apply("relu", first))))
+    assert len(pairs(plan)) == 2
+    (boundary,) = boundaries(plan)
+    assert boundary.why.startswith("each makes the operands of its products itself")
