@@ -212,7 +212,7 @@ def _held(roots: tuple[Expression, ...], product: str) -> dict[Expression, str]:
 def _statistics(plan: AttentionPlan, scope: Scope) -> tuple[str, ...]:
     """What stores the statistics of a row."""
     loop = VectorLoop(scope, plan.axes.column, "first_column", 1)
-    statements = statements_of(loop, {plan.greatest: "greatest", plan.total: "total"})
+    statements = statements_of(loop, {plan.greatest: "greatest", plan.total: "weight_total"})
     for store in plan.statistics:
         statements.lines.append(loop.store(store, statements.value(store.value)))
     return statements.drain()

@@ -8,6 +8,8 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph
 from fusegen.ops.composite.dropout import DROPPED
 from fusegen.ops.construct import call
+from fusegen.passes.differentiation import differentiate
+from fusegen.plan.strategies.attention import stores_no_scores
 from tests.emulated import apply, cuda_text, graph, planned, value
 from tests.kernels.families import add, gelu, linear, mul, softmax
 
@@ -141,6 +143,12 @@ def _attention() -> Graph:
     return graph([q, k, v, mask], apply("matmul", weights, v), name="Attention")
 
 
+def _attention_gradients() -> Graph:
+    found = differentiate(_attention(), stores_no_scores)
+    assert found is not None
+    return found.backward
+
+
 GOLDENS: dict[str, Callable[[], Graph]] = {
     "elementwise": _elementwise,
     "special_functions": _special_functions,
@@ -154,6 +162,7 @@ GOLDENS: dict[str, Callable[[], Graph]] = {
     "convolution": _convolution,
     "convolution_16_bits": _convolution_16_bits,
     "attention": _attention,
+    "attention_gradients": _attention_gradients,
     "product": _product,
     "product_groups": _product_groups,
     "product_places": _product_places,

@@ -12,11 +12,17 @@ from fusegen import resources
 from fusegen.codegen.names import RESERVED, Names, identifier, snake_case
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
+from fusegen.passes import pipeline
+from fusegen.passes.differentiation import differentiate
 from fusegen.plan.cost import H100
+from fusegen.plan.kernels.attention import AttentionPlan
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.epilogues import GroupEpilogue
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
+from fusegen.plan.module import plan_module
+from fusegen.plan.strategies.attention import stores_no_scores
 from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.kernels.test_tile_widths import on_tiles
 from tests.reference import evaluate
@@ -29,10 +35,14 @@ def words_of_the_text(*, headers: bool = True) -> list[str]:
     names = [name for name in resources.template_names() if not name.startswith("module")]
     texts = [resources.template(name) for name in (*names, "module.cu.j2")]
     texts += resources.include_files().values() if headers else ()
+    others = {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
+    return sorted({*words_in(texts)} | others - RESERVED)
+
+
+def words_in(texts: list[str]) -> list[str]:
+    """The names in some texts, outside of comments, that are not reserved."""
     code = re.sub(r"//.*|\{#(?s:.*?)#\}", "", "\n".join(texts))
-    found = set(re.findall(r"\b[A-Za-z_]\w*\b", code))
-    found |= {"unix", "linux", "errno", "NULL", "assert", "signbit", "min", "max", "y0"}
-    return sorted(found - RESERVED)
+    return sorted(set(re.findall(r"\b[A-Za-z_]\w*\b", code)) - RESERVED)
 
 
 WORDS_AT_ONCE = 40
@@ -239,3 +249,29 @@ def test_identifiers(text: str, expected: str) -> None:
 def test_snake_case() -> None:
     assert snake_case("GemmGroupNorm") == "gemm_group_norm"
     assert snake_case("MLPBlock") == "mlp_block"
+
+
+def test_every_word_of_attention_may_be_a_users_name() -> None:
+    """Forward and backward, of their skeletons and of the headers that only they include."""
+    kernels = ("kernels/attention.cu.j2", "kernels/back_to_back.cu.j2", "kernels/row_tiles.j2")
+    headers = ("attention", "back_to_back", "row_fragments", "wgmma_attention", "mma_back_to_back")
+    texts = [resources.template(name) for name in kernels]
+    texts += [resources.include_files()[f"fusegen/{name}.cuh"] for name in headers]
+    words = words_in(texts)
+    plans = []
+    for start in range(0, len(words), 4 * WORDS_AT_ONCE):
+        some = words[start : start + 4 * WORDS_AT_ONCE]
+        q, k, v = (value(name, "b", "n", 16, dtype=DType.BFLOAT16) for name in some[:3])
+        masks = [value(word, "n", "n", dtype=DType.BOOL) for word in some[3:]]
+        scores = apply("matmul", q, apply("transpose", k, dim0=1, dim1=2))
+        for word, mask in zip(some[3:], masks, strict=True):
+            scores = replace(apply("where", mask, scores, -1.0), name=word)
+        mixed = apply("matmul", apply("softmax", scores, dim=-1), v)
+        found = differentiate(graph([q, k, v, *masks], mixed), stores_no_scores)
+        assert found is not None
+        plans += [
+            plan_module(pipeline.run(g), DType.BFLOAT16) for g in (found.forward, found.backward)
+        ]
+    kinds = {type(step) for plan in plans for step in plan.steps}
+    assert kinds == {AttentionPlan, BackToBackPlan, RowPlan}
+    compiles(plans)

@@ -31,6 +31,15 @@ model Normed(features=37):
 """
 # Rows of whole vectors, which come ahead.
 WIDE = NORMED.replace("37", "48")
+# Its gradients are made of the same products again, two of them in each of two kernels.
+ATTENTION = """
+model Attention(width=8):
+    input q: bfloat16[rows, width]
+    input k: bfloat16[keys, width]
+    input v: bfloat16[keys, width]
+    input mask: bool[rows, keys]
+    return softmax(where(mask, q @ transpose(k, 0, 1), -inf), dim=1) @ v
+"""
 BACKWARD, BINDING = "_backward_float32.cu", "_backward_float32_binding.cpp"
 FORWARD = "_forward_float32.cu"  # which saves something for the backward
 # With \1 for x, the tanh form's part below x, and the slope of what that is the sigmoid of.
@@ -170,10 +179,39 @@ MUTANTS = (
         r"const_cast<float*>(gradient_of_output_2)[0] = 0; \g<0>",
         BACKWARD,
     ),
+    Mutant(
+        "weights' gradients without their row's sum",
+        ATTENTION,
+        r"- (sum\w*_(?:value|shared));",
+        r"- 0 * \1;",
+        BACKWARD,
+    ),
+    Mutant(
+        "weights by another greatest score",
+        ATTENTION,
+        r"(= to\w* - softmax\w*);",
+        r"\1 - 0.5f;",
+        BACKWARD,
+    ),
+    Mutant(
+        "weights multiplied that are gradients",
+        ATTENTION,
+        r"\(sums_1, operands\[1\],",
+        "(sums_1, operands[0],",
+        BACKWARD,
+    ),
+    Mutant(
+        "tiles that nobody waited for",
+        ATTENTION,
+        r"products\.await_tiles\(\);",
+        "cp_async_wait<0>();",
+        BACKWARD,
+    ),
+    Mutant("a total saved for its reciprocal", ATTENTION, r"1 / weight_total", "weight_total", FORWARD),
 )
 
 
-@pytest.mark.parametrize("source", [CHAIN, ROWS], ids=["chain", "rows"])
+@pytest.mark.parametrize("source", [CHAIN, ROWS, ATTENTION], ids=["chain", "rows", "attention"])
 def test_right_kernels_pass(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small_cases(monkeypatch)
     result = verify(under_test(source, forward_only=False), examples=20, seconds=600)

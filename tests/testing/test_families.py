@@ -10,6 +10,7 @@ from fusegen.compiler.variant import make_variant, variant_keys
 from fusegen.ir.dtypes import DType
 from fusegen.passes import pipeline
 from fusegen.plan.kernels.attention import AttentionPlan
+from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
@@ -59,6 +60,7 @@ def seen() -> set[object]:
 def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     plans = {
         AttentionPlan,
+        BackToBackPlan,
         ConvolutionPlan,
         ElementwisePlan,
         LibraryPlan,

@@ -23,6 +23,7 @@ model Attention(width=8):
 """
 REDUCTIONS = "include/fusegen/reduce.cuh"
 WEIGHTS = "include/fusegen/attention.cuh"
+FRAGMENTS = "include/fusegen/row_fragments.cuh"
 
 MUTANTS = (
     Mutant(
@@ -78,21 +79,21 @@ MUTANTS = (
     Mutant(
         "a new greatest score forgotten",
         ATTENTION,
-        r"results\[held\(i, half\)\] \*= by;",
+        r"results\[held_at\(i, half\)\] \*= by;",
         ";",
         WEIGHTS,
     ),
     Mutant(
         "weights beyond the keys",
         ATTENTION,
-        r"places\.own_key\(i\) >= places\.keys_here",
-        "places.own_key(i) > places.keys_here",
-        WEIGHTS,
+        r"own_column\(at\) >= columns_here",
+        "own_column(at) > columns_here",
+        FRAGMENTS,
     ),
     Mutant(
         "a sum of one lane's weights",
         ATTENTION,
-        r"sum \+= shuffle_xor\(whole_warp, sum, 2\);",
+        r"sums\[half\] \+= shuffle_xor\(whole_warp, sums\[half\], 2\);",
         "",
         WEIGHTS,
     ),

@@ -58,12 +58,10 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
             Queries::template load<threads>(tile, query_matrix, static_cast<int>(query_stride),
                 tile_first_row, rows, 0, depths);
         };
-        const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
-            Keys::template load<threads>(tile, key_matrix, static_cast<int>(key_stride),
+        const auto bring_tiles = [&](bfloat16* stage, int64_t first_key) {
+            Keys::template load<threads>(stage, key_matrix, static_cast<int>(key_stride),
                 first_key, keys, 0, depths);
-        };
-        const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
-            Values::template load<threads>(tile, value_matrix, static_cast<int>(value_stride),
+            Values::template load<threads>(stage + Keys::size, value_matrix, static_cast<int>(value_stride),
                 0, columns, first_key, keys);
         };
         // What neighbouring products meet at their place, and what the softmax takes of them.
@@ -99,9 +97,12 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
             }
             store_vector(y + first_column + row * 64 + batch_index * time * 64, y_vector);
         };
+        const auto keep_statistics = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] float greatest,
+                                         [[maybe_unused]] float weight_total) {
+        };
         wgmma_attention<key_vector, column_vector, 2, Met, Queries, Keys, Values>(
-            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_keys, bring_values,
-            meet, score, keep);
+            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_tiles, meet, score,
+            keep, keep_statistics);
     }
 #else
     __trap();  // the launcher takes another form there
@@ -169,23 +170,22 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
                         : q_strides(batch_index, row, depth)]; });
             }
         };
-        const auto bring_keys = [&](bfloat16* tile, int64_t first_key) {
+        const auto bring_tiles = [&](bfloat16* stage, int64_t first_key) {
             if constexpr (whole) {
-                Keys::template load<threads>(tile, key_matrix, static_cast<int>(key_stride),
+                Keys::template load<threads>(stage, key_matrix, static_cast<int>(key_stride),
                     first_key, keys, 0, depths);
             } else {
-                Keys::template load_each<threads>(tile, first_key, keys, 0, depths,
+                Keys::template load_each<threads>(stage, first_key, keys, 0, depths,
                     [&](int64_t key, int64_t depth) { return k[packed
                         ? depth + key * 64 + batch_index * time * 64
                         : k_strides(batch_index, key, depth)]; });
             }
-        };
-        const auto bring_values = [&](bfloat16* tile, int64_t first_key) {
             if constexpr (whole) {
-                Values::template load<threads>(tile, value_matrix, static_cast<int>(value_stride),
+                Values::template load<threads>(stage
+                    + Keys::size, value_matrix, static_cast<int>(value_stride),
                     0, columns, first_key, keys);
             } else {
-                Values::template load_each<threads>(tile, 0, columns, first_key, keys,
+                Values::template load_each<threads>(stage + Keys::size, 0, columns, first_key, keys,
                     [&](int64_t column, int64_t key) { return v[packed
                         ? column + key * 64 + batch_index * time * 64
                         : v_strides(batch_index, key, column)]; });
@@ -224,9 +224,12 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
             }
             store_vector(y + first_column + row * 64 + batch_index * time * 64, y_vector);
         };
+        const auto keep_statistics = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] float greatest,
+                                         [[maybe_unused]] float weight_total) {
+        };
         mma_attention<key_vector, column_vector, 2, 4, Met, Queries, Keys, Values>(
-            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_keys, bring_values,
-            meet, score, keep);
+            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_tiles, meet, score,
+            keep, keep_statistics);
     }
 }
 
@@ -295,8 +298,8 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
                            q, query_run[1], query_run[0],
                            k, key_run[1], key_run[0],
                            v, value_run[1], value_run[0],
-                           q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
-                                           mask, Strides<2>(mask_strides), y, batch, time);
+                           q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides), mask,
+                           Strides<2>(mask_strides), y, batch, time);
             return FUSEGEN_LAST_ERROR();
         }
         FUSEGEN_LAUNCH((matmul_mul_where_kernel<1, true>),
@@ -304,8 +307,8 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
                        q, query_run[1], query_run[0],
                        k, key_run[1], key_run[0],
                        v, value_run[1], value_run[0],
-                       q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
-                                       mask, Strides<2>(mask_strides), y, batch, time);
+                       q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides), mask,
+                       Strides<2>(mask_strides), y, batch, time);
         return FUSEGEN_LAST_ERROR();
     }
     FUSEGEN_LAUNCH((matmul_mul_where_kernel<1, false>),
@@ -313,8 +316,8 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
                    nullptr, 0, 0,
                    nullptr, 0, 0,
                    nullptr, 0, 0,
-                   q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides),
-                                   mask, Strides<2>(mask_strides), y, batch, time);
+                   q, Strides<3>(q_strides), k, Strides<3>(k_strides), v, Strides<3>(v_strides), mask,
+                   Strides<2>(mask_strides), y, batch, time);
     return FUSEGEN_LAST_ERROR();
 }
 }  // namespace fusegen
