@@ -207,7 +207,9 @@ MUTANTS = (
         "cp_async_wait<0>();",
         BACKWARD,
     ),
-    Mutant("a total saved for its reciprocal", ATTENTION, r"1 / weight_total", "weight_total", FORWARD),
+    Mutant(
+        "a total saved for its reciprocal", ATTENTION, r"1 / weight_total", "weight_total", FORWARD
+    ),
 )
 
 
