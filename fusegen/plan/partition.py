@@ -210,7 +210,7 @@ class _Partition:
         for readers in readers_of_products(groups, self.dependencies.producers):
             takers = self._takers(readers)
             if takers:
-                self._take_over(readers, takers)
+                self._take_over(takers)
 
     def _takers(self, readers: Readers) -> dict[tuple[int, ...], Part]:
         """The groups of readers, or of pairs of them, that can make their operands themselves."""
@@ -233,15 +233,13 @@ class _Partition:
         verdict = judge(group, self.context)
         return {keys: Part(group, verdict)} if verdict.steps else {}
 
-    def _take_over(self, readers: Readers, takers: Mapping[tuple[int, ...], Part]) -> None:
+    def _take_over(self, takers: Mapping[tuple[int, ...], Part]) -> None:
         """Put the takers in the place of their groups, and what is left of those that made their
         operands in the place of these, if all take less time so."""
         taken = frozenset(key for keys in takers for key in keys)
-        makers = frozenset().union(*(readers.makers[key] for key in taken))
         left = left_behind(
             {key: part.group for key, part in self.groups.items()},
-            taken,
-            makers,
+            {keys: part.group for keys, part in takers.items()},
             self.dependencies.users,
             self.dependencies.returned,
             self.dependencies.producers,

@@ -8,7 +8,7 @@ groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node
@@ -59,7 +59,11 @@ def _makers(product: Node, producers: Producers) -> frozenset[Node]:
 
 
 def _made_by(operand: Node, producers: Producers) -> frozenset[Node]:
+    """What makes an operand, nothing if that reads something else made of the same products: what
+    these are compared with or taken from has to be made of the very same numbers, as a row's
+    deviations are of its mean's."""
     found: set[Node] = set()
+    read: list[Node] = []
     stack = _through_views(operand)
     while stack:
         node = stack.pop()
@@ -69,8 +73,23 @@ def _made_by(operand: Node, producers: Producers) -> frozenset[Node]:
             found.add(node)
         elif isinstance(node.operation, Pointwise):
             found.add(node)
-            stack += producers[node]
-    return frozenset(found)
+            stack += producers.get(node, ())
+        else:
+            read.append(node)
+    products = {node for node in found if isinstance(node.operation, Product)}
+    return frozenset() if products & _below(read, producers) else frozenset(found)
+
+
+def _below(nodes: Iterable[Node], producers: Producers) -> set[Node]:
+    """The operations that some values are made of, and these."""
+    found: set[Node] = set()
+    stack = [*nodes]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += producers.get(node, ())
+    return found
 
 
 def _through_views(operand: Node) -> list[Node]:
@@ -90,22 +109,27 @@ def with_makers(
 
 def left_behind(
     groups: Mapping[int, Group],
-    takers: frozenset[int],
-    makers: frozenset[Node],
+    takers: Mapping[tuple[int, ...], Group],
     users: Mapping[Node, frozenset[Node]],
     returned: frozenset[Node],
     producers: Producers,
 ) -> dict[int, Group | None]:
-    """What the other groups are, of those that have `makers` or store what these read, once the
-    groups `takers` make all of their operands themselves; None of those of which nothing is needed
-    any more."""
-    read = {producer for node in makers for producer in producers[node]}
-    others = {key: group for key, group in groups.items() if key not in takers}
-    touched = {k: group for k, group in others.items() if (makers | read) & {*group.nodes}}
+    """What the other groups are, of those that have what `takers` make themselves or store what
+    these read, once the takers are in the place of the groups with these keys; None of those of
+    which nothing is needed any more."""
+    others = {k: group for k, group in groups.items() if not any(k in keys for keys in takers)}
+    made = {node for group in takers.values() for node in group.nodes}
+    read = {p for node in made for p in producers[node]}
+    touched = {k: group for k, group in others.items() if (made | read) & {*group.nodes}}
     nodes = {node for group in touched.values() for node in group.nodes}
     untouched = {n for key, group in others.items() if key not in touched for n in group.nodes}
-    taking = makers.union(*(groups[key].nodes for key in takers))
-    needed = {n for n in nodes if n not in makers or n in returned or users[n] & untouched}
+
+    def is_read(node: Node, by: set[Node]) -> bool:
+        """Whether groups that others are, or a taker that does not make it, read a value."""
+        of_takers = (group.nodes for group in takers.values() if node not in group.nodes)
+        return node in returned or bool(users[node] & by.union(*of_takers))
+
+    needed = {node for node in nodes if node not in made or is_read(node, untouched)}
     stack = [*needed]
     while stack:
         for producer in producers[stack.pop()]:
@@ -115,7 +139,7 @@ def left_behind(
     left: dict[int, Group | None] = {}
     for key, group in touched.items():
         kept = tuple(node for node in group.nodes if node in needed)
-        elsewhere = (needed - {*kept}) | untouched | taking
-        results = tuple(n for n in kept if n in returned or users[n] & elsewhere)
+        elsewhere = (needed - {*kept}) | untouched
+        results = tuple(node for node in kept if is_read(node, elsewhere))
         left[key] = Group(kept, results) if kept else None
     return left

@@ -15,9 +15,9 @@ from fusegen.plan.module import plan_module
 from fusegen.plan.needs import needed_for
 from fusegen.plan.partition import Dependencies
 from fusegen.plan.strategies.attention import stores_no_scores
-from fusegen.plan.taking_over import left_behind, readers_of_products, with_makers
+from fusegen.plan.taking_over import Readers, left_behind, readers_of_products, with_makers
 from tests.emulated import apply, graph, planned
-from tests.kernels.families import mul
+from tests.kernels.families import mul, softmax
 from tests.kernels.test_attention import attention, half
 from tests.kernels.test_operand_layouts import matmul, transposed
 
@@ -44,6 +44,17 @@ def grouped(model: Graph) -> tuple[Dependencies, dict[int, Group], dict[Node, in
     return dependencies, groups, {node: i for i, node in enumerate(dependencies.nodes)}
 
 
+def left_of(
+    groups: dict[int, Group], readers: Readers, dependencies: Dependencies, rank: dict[Node, int]
+) -> dict[int, Group | None]:
+    """What is left where each reader makes its operand by itself."""
+    takers = {
+        (key,): with_makers((groups[key],), makers, rank) for key, makers in readers.makers.items()
+    }
+    given = (dependencies.users, dependencies.returned, dependencies.producers)
+    return left_behind(groups, takers, *given)
+
+
 def test_readers_of_the_same_products_belong_together() -> None:
     q, k, v = operands()
     gate = apply("sigmoid", matmul(q, transposed(k)))
@@ -66,20 +77,15 @@ def test_what_others_need_is_left() -> None:
     q, k, v = operands()
     gate = apply("sigmoid", matmul(q, transposed(k)))
     model = pipeline.run(graph([q, k, v], matmul(gate, v), apply("sum", gate, dim=-1)))
-    dependencies, groups, _ = grouped(model)
+    dependencies, groups, rank = grouped(model)
     (readers,) = readers_of_products(groups, dependencies.producers)
-    ((taker, makers),) = readers.makers.items()
-    given = (dependencies.users, dependencies.returned, dependencies.producers)
-    left = left_behind(groups, frozenset((taker,)), makers, *given)
-    assert left == {key: groups[key] for key in left} and len(left) == len(makers)
+    left = left_of(groups, readers, dependencies, rank)
+    assert left == {key: groups[key] for key in left} and len(left) == 2
 
     alone = pipeline.run(graph([q, k, v], matmul(gate, v)))
-    dependencies, groups, _ = grouped(alone)
+    dependencies, groups, rank = grouped(alone)
     (readers,) = readers_of_products(groups, dependencies.producers)
-    ((taker, makers),) = readers.makers.items()
-    given = (dependencies.users, dependencies.returned, dependencies.producers)
-    left = left_behind(groups, frozenset((taker,)), makers, *given)
-    assert set(left.values()) == {None}
+    assert set(left_of(groups, readers, dependencies, rank).values()) == {None}
 
 
 def test_what_the_makers_read_is_stored() -> None:
@@ -93,12 +99,9 @@ def test_what_the_makers_read_is_stored() -> None:
     joined = dependencies.group(tuple(n for n in rank if not isinstance(n.operation, Product)))
     assert sums not in joined.results
     (readers,) = readers_of_products(groups, dependencies.producers)
-    ((taker, makers),) = readers.makers.items()
     whole = {key: group for key, group in groups.items() if group.nodes[0] not in joined.nodes}
     whole[1000] = joined
-    given = (dependencies.users, dependencies.returned, dependencies.producers)
-    left = left_behind(whole, frozenset((taker,)), makers, *given)
-    kept = left[1000]
+    kept = left_of(whole, readers, dependencies, rank)[1000]
     assert kept is not None and kept.results == (sums,)
 
 
@@ -128,3 +131,34 @@ def test_why_they_are_two_kernels() -> None:
     assert len(pairs(plan)) == 2
     (boundary,) = boundaries(plan)
     assert boundary.why.startswith("each makes the operands of its products itself")
+
+
+def test_deviations_are_those_of_the_very_same_products() -> None:
+    """What is taken from a sum of products has to be what was summed: made again, it may be
+    rounded otherwise, and what is left be nothing but that."""
+    q, k, v = operands()
+    scores = matmul(q, transposed(k))
+    deviations = apply("sub", scores, apply("mean", scores, dim=-1, keepdim=True))
+    model = pipeline.run(graph([q, k, v], matmul(deviations, v)))
+    dependencies, groups, _ = grouped(model)
+    assert readers_of_products(groups, dependencies.producers) == []
+
+
+def test_weights_that_are_saved_keep_their_gradients_whole() -> None:
+    """The row's sum of the gradients, and what is taken from it, are one kernel's."""
+    q, k, v = operands()
+    weights = softmax(matmul(q, transposed(k)))
+    found = differentiate(graph([q, k, v], matmul(weights, v), weights), stores_no_scores)
+    assert found is not None
+    plan = plan_module(pipeline.run(found.backward), DType.BFLOAT16)
+    assert not pairs(plan)
+
+
+def test_values_that_are_widened_elsewhere() -> None:
+    """A norm's input is widened for its own gradient, whatever products make of it."""
+    q, k, v = operands()
+    normed = apply("rms_norm", v, normalized_shape=(64,), eps=0.1)
+    found = differentiate(graph([q, k, v], attention(q, k, normed)), stores_no_scores)
+    assert found is not None
+    plan = plan_module(pipeline.run(found.backward), DType.BFLOAT16)
+    assert len(pairs(plan)) == 2
