@@ -98,6 +98,13 @@ model Heads(heads=2, width=16):
     y = softmax(apart_q @ transpose(apart_k, -2, -1), dim=-1) @ apart_k
     return reshape(transpose(y, 1, 2), (batch, queries, heads * width))
 """
+MASKED_PRODUCT = """
+model MaskedProduct(inner=128, features=128):
+    input x: [rows, inner]
+    input mask: bool[rows, features]
+    fc = Linear(inner, features)
+    return where(mask, fc(x), 0.5)
+"""
 MASKED = """
 model Masked(heads=2, width=16):
     input x: [batch, time, 3 * heads * width]
@@ -141,6 +148,7 @@ FAMILIES = (
     Family("product with row sums", SUMS),
     Family("products of batches", BATCHES),
     Family("products of heads", HEADS),
+    Family("product under a mask", MASKED_PRODUCT),
     Family("attention under a mask", MASKED),
     Family("attention of wide heads", MASKED, {"heads": 1, "width": 128}),
     Family("convolution", IMAGE_CONVOLUTION),
