@@ -153,7 +153,7 @@ def back_to_back_text(plan: BackToBackPlan) -> BackToBackText:
     text = _form(plan, BY_WARPS, plan.warp_tile, padded_bytes, host, host)
     needs_middles = text.early or text.made.needs_first
     middles = host.factor(plan.axes.middles) if needs_middles else ""
-    pair = min(second.pair for second in plan.seconds)
+    pair = max(second.pair for second in plan.seconds)
     return BackToBackText(
         KernelText.of(plan, host),
         storage_type(plan.rights[0].load.buffer.dtype),

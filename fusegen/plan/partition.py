@@ -16,7 +16,13 @@ from fusegen.passes.results import COMPUTED
 from fusegen.plan.group import Context, Group
 from fusegen.plan.handover import Handover, Producers, handover, widening_handed_over
 from fusegen.plan.strategies import Verdict, judge
-from fusegen.plan.taking_over import Readers, left_behind, readers_of_products, with_makers
+from fusegen.plan.taking_over import (
+    Readers,
+    left_behind,
+    product_alone,
+    readers_of_products,
+    with_makers,
+)
 from fusegen.plan.tensor_cores import TENSOR_DTYPES
 
 # What has fewer elements than the rest of a kernel by this factor may stand in memory for it.
@@ -206,14 +212,19 @@ class _Partition:
     def take_over_operands(self) -> None:
         """Let products make their left operands of other products themselves, as few kernels as
         possible of all those that need the same ones, where all of it takes less time so."""
-        groups = {key: part.group for key, part in self.groups.items()}
-        for readers in readers_of_products(groups, self.dependencies.producers):
-            takers = self._takers(readers)
-            if takers:
-                self._take_over(takers)
+        tried: set[frozenset[int]] = set()
+        while True:
+            groups = {key: part.group for key, part in self.groups.items()}
+            found = readers_of_products(groups, self.dependencies.producers)
+            left = [readers for readers in found if frozenset(readers.makers) not in tried]
+            if not left:
+                return
+            tried.add(frozenset(left[0].makers))
+            self._take_over([*self._takers(left[0]).values()])
 
     def _takers(self, readers: Readers) -> dict[tuple[int, ...], Part]:
-        """The groups of readers, or of pairs of them, that can make their operands themselves."""
+        """The groups of readers, or of pairs of them, that can make their operands themselves; of
+        a product in a group with what cannot, such as a reduction of its rows, that one alone."""
         found: dict[tuple[int, ...], Part] = {}
         for key in readers.makers:
             found |= self._taker(readers, (key,))
@@ -227,37 +238,39 @@ class _Partition:
         return found
 
     def _taker(self, readers: Readers, keys: tuple[int, ...]) -> dict[tuple[int, ...], Part]:
-        own = tuple(self.groups[key].group for key in keys)
+        whole = tuple(self.groups[key].group for key in keys)
         makers = frozenset().union(*(readers.makers[key] for key in keys))
-        group = with_makers(own, makers, self.rank)
-        verdict = judge(group, self.context)
-        return {keys: Part(group, verdict)} if verdict.steps else {}
+        own = {node for group in whole for node in group.nodes}
+        for groups in (whole, tuple(map(product_alone, whole))):
+            group = with_makers(groups, makers, self.rank)
+            rest = own - {*group.nodes}
+            if not any(rest & {*self.dependencies.producers[node]} for node in group.nodes):
+                verdict = judge(group, self.context)
+                if verdict.steps:
+                    return {keys: Part(group, verdict)}
+        return {}
 
-    def _take_over(self, takers: Mapping[tuple[int, ...], Part]) -> None:
-        """Put the takers in the place of their groups, and what is left of those that made their
-        operands in the place of these, if all take less time so."""
-        taken = frozenset(key for keys in takers for key in keys)
+    def _take_over(self, takers: Sequence[Part]) -> None:
+        """Add the takers, and put what is left of the groups that had their operations in the place
+        of these, if all take less time so."""
         left = left_behind(
             {key: part.group for key, part in self.groups.items()},
-            {keys: part.group for keys, part in takers.items()},
+            [taker.group for taker in takers],
             self.dependencies.users,
             self.dependencies.returned,
             self.dependencies.producers,
         )
-        after = {keys[0]: part for keys, part in takers.items()}
-        for key, group in left.items():
-            if group is not None:
-                verdict = judge(group, self.context)
-                if not verdict.steps:
-                    return
-                after[key] = Part(group, verdict)
-        before = sum(self.groups[key].verdict.seconds for key in taken | {*left})
-        if sum(part.verdict.seconds for part in after.values()) < before:
-            for key in taken | {*left}:
+        after = {key: Part(g, judge(g, self.context)) for key, g in left.items() if g is not None}
+        parts = (*takers, *after.values())
+        before = sum(self.groups[key].verdict.seconds for key in left)
+        if sum(part.verdict.seconds for part in parts) < before:  # endless where none does it
+            first = max(self.groups) + 1
+            for key in left:
                 del self.groups[key]
-            self.groups.update(after)
-            for key in (*(keys[0] for keys in takers), *(k for k in left if k in after)):
-                self.group_of.update(dict.fromkeys(after[key].group.nodes, key))
+            # What both have is found where it is stored.
+            for key, part in (*enumerate(takers, start=first), *after.items()):
+                self.groups[key] = part
+                self.group_of.update(dict.fromkeys(part.group.nodes, key))
 
     def part_narrow_values(self) -> None:
         """Take out of each group what it computes from memory alone for far fewer elements than

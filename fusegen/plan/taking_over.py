@@ -8,7 +8,7 @@ groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node
@@ -107,26 +107,31 @@ def with_makers(
     return Group(tuple(sorted(nodes, key=rank.__getitem__)), results)
 
 
+def product_alone(group: Group) -> Group:
+    """A group's product without what else the group does."""
+    products = group.having(Product)
+    return Group(products, products)
+
+
 def left_behind(
     groups: Mapping[int, Group],
-    takers: Mapping[tuple[int, ...], Group],
+    takers: Sequence[Group],
     users: Mapping[Node, frozenset[Node]],
     returned: frozenset[Node],
     producers: Producers,
 ) -> dict[int, Group | None]:
-    """What the other groups are, of those that have what `takers` make themselves or store what
-    these read, once the takers are in the place of the groups with these keys; None of those of
-    which nothing is needed any more."""
-    others = {k: group for k, group in groups.items() if not any(k in keys for keys in takers)}
-    made = {node for group in takers.values() for node in group.nodes}
-    read = {p for node in made for p in producers[node]}
-    touched = {k: group for k, group in others.items() if (made | read) & {*group.nodes}}
-    nodes = {node for group in touched.values() for node in group.nodes}
-    untouched = {n for key, group in others.items() if key not in touched for n in group.nodes}
+    """What is left of the groups that have what `takers` make or store what these read, once there
+    are the takers; None of those of which nothing is needed any more."""
+    made = {node for taker in takers for node in taker.nodes}
+    stored = {result for taker in takers for result in taker.results}
+    read = {producer for node in made for producer in producers[node]}
+    touched = {k: group for k, group in groups.items() if (made | read) & {*group.nodes}}
+    nodes = {node for group in touched.values() for node in group.nodes} - stored
+    untouched = {n for key, group in groups.items() if key not in touched for n in group.nodes}
 
     def is_read(node: Node, by: set[Node]) -> bool:
         """Whether groups that others are, or a taker that does not make it, read a value."""
-        of_takers = (group.nodes for group in takers.values() if node not in group.nodes)
+        of_takers = (taker.nodes for taker in takers if node not in taker.nodes)
         return node in returned or bool(users[node] & by.union(*of_takers))
 
     needed = {node for node in nodes if node not in made or is_read(node, untouched)}

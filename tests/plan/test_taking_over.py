@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
 from fusegen.ops.record import Product
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
 from fusegen.plan.boundaries import boundaries
+from fusegen.plan.buffers import BufferRole
+from fusegen.plan.expressions import Load, walk
 from fusegen.plan.group import Group
 from fusegen.plan.kernels.back_to_back import BackToBackPlan
 from fusegen.plan.kernels.module import ModulePlan
@@ -48,11 +52,11 @@ def left_of(
     groups: dict[int, Group], readers: Readers, dependencies: Dependencies, rank: dict[Node, int]
 ) -> dict[int, Group | None]:
     """What is left where each reader makes its operand by itself."""
-    takers = {
-        (key,): with_makers((groups[key],), makers, rank) for key, makers in readers.makers.items()
-    }
+    takers = [with_makers((groups[key],), makers, rank) for key, makers in readers.makers.items()]
     given = (dependencies.users, dependencies.returned, dependencies.producers)
-    return left_behind(groups, takers, *given)
+    left = left_behind(groups, takers, *given)
+    assert all(left.pop(key) is None for key in readers.makers)
+    return left
 
 
 def test_readers_of_the_same_products_belong_together() -> None:
@@ -124,13 +128,61 @@ def test_a_kernel_is_needed_for_its_own_gradients_only() -> None:
 
 
 def test_why_they_are_two_kernels() -> None:
+    """Of three products two share a kernel, and what the third one is added to is stored."""
     q, k, v = operands()
     gate = apply("sigmoid", matmul(q, transposed(k)))
-    first = matmul(gate, v)
-    plan = planned(graph([q, k, v], apply("add", matmul(mul(gate, 0.5), v), apply("relu", first))))
+    first, second, third = (matmul(gate, x) for x in (v, k, mul(v, 2.0)))
+    model = graph([q, k, v], first, second, apply("add", third, first))
+    plan = planned(model, {"b": 64, "m": 1024, "n": 1024})
     assert len(pairs(plan)) == 2
-    (boundary,) = boundaries(plan)
-    assert boundary.why.startswith("each makes the operands of its products itself")
+    told = {boundary.why for boundary in boundaries(plan)}
+    assert any(why.startswith("each makes the operands of its products itself") for why in told)
+
+
+def test_an_operation_that_another_kernel_makes_in_registers_is_stored() -> None:
+    """Where what follows a product reads it, which does not make it itself."""
+    a, b, w = (
+        half(name, *shape) for name, *shape in (("a", "m", 64), ("b", 64, 64), ("w", 64, 64))
+    )
+    product = matmul(a, b)
+    gate = apply("tanh", product)
+    opened = mul(matmul(apply("sigmoid", product), w), gate)
+    plan = planned(graph([a, b, w], opened, matmul(gate, w)))
+    written = {buffer for step in plan.steps for buffer in step.written}
+    read = {
+        load.buffer for step in pairs(plan) for load in walk(step.values) if isinstance(load, Load)
+    }
+    assert all(buffer in written or buffer.role is BufferRole.ARGUMENT for buffer in read)
+
+
+def test_what_was_left_behind_may_be_made_by_others_again() -> None:
+    """Groups that are gone take over nothing, and give nothing."""
+    a, b, c = half("a", "m", 64), half("b", 64, 32), half("c", 32, "n")
+    d, e, u = half("d", "n", 64), half("e", "m", 48), half("u", "m", 16)
+    first = apply("relu", matmul(a, b))
+    second = apply("relu", matmul(first, c))
+    outputs = matmul(second, d), matmul(turned(second), e), matmul(turned(first), u)
+    plan = planned(graph([a, b, c, d, e, u], *outputs))
+    assert pairs(plan)
+
+
+def turned(x: Node) -> Node:
+    return apply("transpose", x, dim0=0, dim1=1)
+
+
+@pytest.mark.parametrize("norm", ["silu", "rms_norm"])
+def test_gradients_of_what_queries_and_keys_are_made_of(norm: str) -> None:
+    """What follows a gradient, or comes beside it, is done apart where the kernel cannot."""
+    q, k, v = operands()
+    attributes = {"normalized_shape": (64,), "eps": 0.1} if norm == "rms_norm" else {}
+    made = [apply(norm, x, **attributes) for x in (q, k)]
+    found = differentiate(graph([q, k, v], attention(*made, v)), stores_no_scores)
+    assert found is not None
+    plan = plan_module(pipeline.run(found.backward), DType.BFLOAT16)
+    sizes = {"b": 1, "m": 1009, "n": 1013}
+    written = [buffer for step in plan.steps for buffer in step.written]
+    assert len(pairs(plan)) == 2
+    assert all(buffer.type.count.evaluate(sizes) % (1009 * 1013) for buffer in written)
 
 
 def test_deviations_are_those_of_the_very_same_products() -> None:

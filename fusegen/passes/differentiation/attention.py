@@ -6,7 +6,9 @@ powers, which are few, the backward's kernels make them anew where they multiply
 
 What the softmax's gradient needs of a row, the sum of its weights times their gradients over the
 keys, is the sum of the results times their gradients over the columns (Dao et al.,
-"FlashAttention", 2022, appendix B): that needs neither, and any kernel can have it.
+"FlashAttention", 2022, appendix B): that needs neither, and any kernel can have it. It has to be as
+exact as the gradients that it is taken from: what it errs by is the same for all keys of a row, and
+does not average out where keys have a mean. So what results lose when stored is saved, too.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ StoresNoScores = Callable[[Node, Node], bool]
 @dataclass(frozen=True)
 class Attention:
     """The product that makes scores, the softmax's weights before they are rounded, and the product
-    that sums values; and the reciprocal of the weights' total, which only a backward needs."""
+    that sums values; and what only a backward needs: the reciprocal of the weights' total, and what
+    a result loses when it is stored."""
 
     scored: Node
     weights: Node
     summed: Node
     reciprocal: Node
+    rest: Node
 
 
 def attentions(
@@ -76,8 +80,13 @@ def _attention(summed: Node) -> Attention | None:
     if not (_reduces(total, Monoid.SUM, power) and _reduces(greatest, Monoid.MAXIMUM, score)):
         return None
     products = [n for n in _made_of(score) if isinstance(n.operation, Product)]
+    if len(products) != 1:
+        return None
     reciprocal = _marked(weights, build.reciprocal(total))
-    return Attention(products[0], weights, summed, reciprocal) if len(products) == 1 else None
+    stored = _widened(weights, _marked(weights, build.as_stored(summed)))
+    rest = _marked(weights, build.sub(_widened(weights, summed), stored))
+    rest = _marked(weights, build.as_result(rest, summed.dtype))
+    return Attention(products[0], weights, summed, reciprocal, rest)
 
 
 def _base(node: Node) -> Node:
@@ -176,8 +185,9 @@ def _sum_of_results(node: Node, by_weights: Mapping[Node, Attention]) -> Node:
         if one and isinstance(gradient.operation, Product):
             incoming, values = gradient.operands
             if _are_transposed(values, one.summed.operands[1]):
-                wide = [_widened(node, x) for x in (incoming, one.summed)]
-                terms = _marked(node, build.mul(*wide))
+                results = [_widened(node, x) for x in (one.summed, one.rest)]
+                whole = _marked(node, build.add(*results))
+                terms = _marked(node, build.mul(_widened(node, incoming), whole))
                 total = build.total(terms, (terms.type.rank - 1,), keepdim=True)
                 return build.reshape(_marked(node, total), node.shape)
     return node

@@ -18,6 +18,7 @@ from fusegen.passes.differentiation.attention import Attention
 from fusegen.passes.differentiation.cut import cheapest_cut
 from fusegen.passes.results import COMPUTED
 
+NOT_AGAIN = (Product, LibraryCall, Reduction)
 # What a symbolic size is taken for, where the choice depends on it.
 ANY_SIZE = 1024
 
@@ -36,7 +37,8 @@ def values_to_save(
     memory anyway, as what a product or a library reads does. One that a product or library of the
     backward reads has to be written there if it is computed again.
     """
-    order = topological((*forward.roots, *(one.reciprocal for one in attentions)))
+    rests = {one.rest for one in attentions}
+    order = topological((*forward.roots, *(one.reciprocal for one in attentions), *rests))
     computed = set(order)
     below = topological(gradients)
     after = _downstream(below, upstream)
@@ -59,7 +61,7 @@ def values_to_save(
             costs[node] = size if node in stored else 2 * size
             if node in scored:
                 pass  # made again from its operands
-            elif node in compared or isinstance(node.operation, (Product, LibraryCall, Reduction)):
+            elif node in compared | rests or isinstance(node.operation, NOT_AGAIN):
                 sources[node] = None
             elif node in written_again:
                 sources[node] = 2 * size

@@ -69,6 +69,8 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
     queries, keys, values = map(_loaded, operands)
     of_sums = [r for r in group.results if summed in topological((r,))]
     of_rows = [result for result in group.results if result not in of_sums]
+    if any(result.type.count != product_of(summed.shape[:-1]) for result in of_rows):
+        raise NotApplicable("a result is neither for each element of the sums nor for each row")
     statistics = tuple(
         Store(context.buffers[node], line, evaluator.at(node, unflatten(line, node.shape)))
         for node in of_rows

@@ -19,6 +19,7 @@ from fusegen.plan.expressions import Expression, Load, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.attention import RUN
 from fusegen.plan.kernels.back_to_back import (
+    STAGES,
     BackToBackAxes,
     BackToBackPlan,
     BackToBackTile,
@@ -29,18 +30,18 @@ from fusegen.plan.kernels.back_to_back import (
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.matrix_views import matrix_view
+from fusegen.plan.strategies.attention import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.strategies.product import VECTORS, element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
 
-# What a warp can hold of a result's row in registers, beside two first products.
-MOST_COLUMNS = 128
-# Results of no more columns leave registers for more middles at a time.
-NARROW_COLUMNS = 64
 # So many first and second products share a kernel at most: those of attention's gradients.
 MOST_PRODUCTS = 2
-# With fewer rows most of a tile would be idle.
-LEAST_ROWS = 17
-WARP_TILE = BackToBackTile(warps=8, blocks=1, middles=32)
+# Of what is multiplied, in bytes, and what rows of it are padded by in shared memory, in elements.
+ITEMSIZE = 2
+PADDING = 8
+WARP_TILES = tuple(BackToBackTile(warps, blocks=1, middles=32) for warps in (8, 4, 2))
+# What a block has of shared memory on cards that have least of those with `mma` (8.6 and 8.9).
+LEAST_SHARED = 99 * 1024
 # Blocks of one warpgroup, two of which share a multiprocessor: those of two and three warpgroups
 # are slower, and so are half as many middles at a time (docs/notes/attention.md).
 WARPGROUP_TILE = BackToBackTile(warps=4, blocks=2, middles=64)
@@ -132,7 +133,7 @@ def plan(group: Group, context: Context) -> tuple[BackToBackPlan, ...]:
         WHY,
         Cost(0, 0, 0),
         axes,
-        WARP_TILE,
+        _warp_tile([first.left for first in made_firsts], rights.values()),
         WARPGROUP_TILE,
         _run(rights.values()),
         tuple(rights.values()),
@@ -263,14 +264,17 @@ def _epilogue(
 ) -> ElementEpilogue:
     """What is done with the elements of a second product, which nothing else in the group needs."""
     after = {second.node}
+    of_products = {*group.having(Product)}
     for node in group.nodes:
         if any(after & _read(operand) for operand in node.operands):
             after.add(node)
+        if any(of_products & _read(operand) for operand in node.operands):
+            of_products.add(node)
+    others = of_products - after
     own = Group(
-        tuple(node for node in group.nodes if node in after),
+        tuple(node for node in group.nodes if node not in others),
         tuple(result for result in group.results if result in after),
     )
-    others = {*group.nodes} - after
     finishing = (node for node in own.nodes if node is not second.node)
     if any(others & _read(operand) for node in finishing for operand in node.operands):
         raise NotApplicable("a result is made of more than one second product")
@@ -293,6 +297,16 @@ def _read(operand: Node) -> set[Node]:
         else:
             stack += node.operands
     return found
+
+
+def _warp_tile(lefts: Iterable[NarrowOperand], rights: Iterable[NarrowOperand]) -> BackToBackTile:
+    """The largest that fits into the shared memory of all cards."""
+    left, right = (sum(each.width + PADDING for each in operands) for operands in (lefts, rights))
+
+    def fits(tile: BackToBackTile) -> bool:
+        return ITEMSIZE * (tile.rows * left + STAGES * tile.middles * right) <= LEAST_SHARED
+
+    return next(filter(fits, WARP_TILES), WARP_TILES[-1])
 
 
 def _run(rights: Iterable[NarrowOperand]) -> int:

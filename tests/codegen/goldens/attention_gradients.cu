@@ -17,6 +17,8 @@ __global__ void __launch_bounds__(256, 1) softmax_gradient_kernel(
     Strides<3> gradient_of_y_strides,
     const bfloat16* __restrict__ y,
     Strides<3> y_strides,
+    const bfloat16* __restrict__ softmax_3,
+    Strides<3> softmax_3_strides,
     float* __restrict__ sum,
     int64_t batch,
     int64_t time) {
@@ -42,6 +44,7 @@ __global__ void __launch_bounds__(256, 1) softmax_gradient_kernel(
         for (int64_t chunk = lane * vector; chunk < row_end; chunk += steps * lanes * vector) {
             Vector<bfloat16, vector> gradient_of_y_vector[steps];
             Vector<bfloat16, vector> y_vector[steps];
+            Vector<bfloat16, vector> softmax_3_vector[steps];
 #pragma unroll
             for (int step = 0; step < steps; ++step) {
                 const int64_t first_column = chunk + step * (lanes * vector);
@@ -51,6 +54,9 @@ __global__ void __launch_bounds__(256, 1) softmax_gradient_kernel(
                         : gradient_of_y_strides(row_quotient, row_remainder, first_column)));
                     y_vector[step] = load_vector<bfloat16, vector>(y + (packed
                         ? first_column + row * 64 : y_strides(row_quotient, row_remainder, first_column)));
+                    softmax_3_vector[step] = load_vector<bfloat16, vector>(softmax_3 + (packed
+                        ? first_column + row * 64
+                        : softmax_3_strides(row_quotient, row_remainder, first_column)));
                 }
             }
 #pragma unroll
@@ -67,7 +73,10 @@ __global__ void __launch_bounds__(256, 1) softmax_gradient_kernel(
                     const float to = fusegen::cast<float>(gradient_of_y_value);
                     const float y_value = value_at(y_vector[step], element);
                     const float to_2 = fusegen::cast<float>(y_value);
-                    const float mul = to * to_2;
+                    const float softmax_3_value = value_at(softmax_3_vector[step], element);
+                    const float to_3 = fusegen::cast<float>(softmax_3_value);
+                    const float add = to_2 + to_3;
+                    const float mul = to * add;
                     sum_state.push(mul, column);
                 }
             }
@@ -86,6 +95,8 @@ FUSEGEN_EXPORT int launch_softmax_gradient(
     const int64_t* gradient_of_y_strides,
     const bfloat16* y,
     const int64_t* y_strides,
+    const bfloat16* softmax_3,
+    const int64_t* softmax_3_strides,
     float* sum,
     int64_t batch,
     int64_t time,
@@ -98,20 +109,22 @@ FUSEGEN_EXPORT int launch_softmax_gradient(
     constexpr int vector = 8;
     // Wide accesses for whole vectors of packed tensors; all else goes element by element.
     const bool packed = is_contiguous(gradient_of_y_strides, {batch, time, 64}) &&
-                        is_contiguous(y_strides, {batch, time, 64}) && is_aligned(gradient_of_y, 16) &&
-                        is_aligned(y, 16) && is_aligned(sum, 16);
+                        is_contiguous(y_strides, {batch, time, 64}) &&
+                        is_contiguous(softmax_3_strides, {batch, time, 64}) &&
+                        is_aligned(gradient_of_y, 16) && is_aligned(y, 16) && is_aligned(softmax_3, 16) &&
+                        is_aligned(sum, 16);
     const bool wide = packed && columns % vector == 0;
     const dim3 grid = grid_of(divide_up(rows, 64));
     if (wide) {
         FUSEGEN_LAUNCH((softmax_gradient_kernel<vector, true>),
                        grid, dim3(256), 0, stream,
-                       gradient_of_y, Strides<3>(gradient_of_y_strides), y, Strides<3>(y_strides), sum,
-                           batch, time);
+                       gradient_of_y, Strides<3>(gradient_of_y_strides), y, Strides<3>(y_strides),
+                           softmax_3, Strides<3>(softmax_3_strides), sum, batch, time);
     } else {
         FUSEGEN_LAUNCH((softmax_gradient_kernel<1, false>),
                        grid, dim3(256), 0, stream,
-                       gradient_of_y, Strides<3>(gradient_of_y_strides), y, Strides<3>(y_strides), sum,
-                           batch, time);
+                       gradient_of_y, Strides<3>(gradient_of_y_strides), y, Strides<3>(y_strides),
+                           softmax_3, Strides<3>(softmax_3_strides), sum, batch, time);
     }
     return FUSEGEN_LAST_ERROR();
 }
