@@ -13,6 +13,7 @@ does not average out where keys have a mean. So what results lose when stored is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -83,10 +84,19 @@ def _attention(summed: Node) -> Attention | None:
     if len(products) != 1:
         return None
     reciprocal = _marked(weights, build.reciprocal(total))
-    stored = _widened(weights, _marked(weights, build.as_stored(summed)))
-    rest = _marked(weights, build.sub(_widened(weights, summed), stored))
-    rest = _marked(weights, build.as_result(rest, summed.dtype))
-    return Attention(products[0], weights, summed, reciprocal, rest)
+    return Attention(products[0], weights, summed, reciprocal, _rest(weights, summed))
+
+
+def _rest(like: Node, summed: Node) -> Node:
+    """What a result loses when it is stored; nothing of one that is too great for its type."""
+
+    def marked(made: Node) -> Node:
+        return _marked(like, made)
+
+    stored = _widened(like, marked(build.as_stored(summed)))
+    lost = marked(build.sub(_widened(like, summed), stored))
+    is_finite = marked(build.lt(marked(build.absolute(stored)), math.inf))
+    return marked(build.as_result(marked(build.where(is_finite, lost, 0.0)), summed.dtype))
 
 
 def _base(node: Node) -> Node:

@@ -205,3 +205,17 @@ def test_the_gradients_are_those_of_the_model(model: Callable[[], Graph]) -> Non
     for target, gradient in zip(found.targets, gradients, strict=True):
         error = (gradient - exact[one.inputs[target]]).abs().max()
         assert error <= 300 * 2**7 * 2**-53
+
+
+def test_a_result_that_is_no_finite_number_loses_nothing() -> None:
+    """When it is stored: what an infinity is more than itself would be no number."""
+    model = _plain()
+    found = trained(model, always)
+    generator = torch.Generator().manual_seed(6)
+    shapes = [[size.evaluate(SIZES) for size in node.shape] for node in model.inputs]
+    q, k, v = (torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
+    v[0, 0, 0] = float("inf")
+    values = dict(zip(model.inputs, (q, k, v), strict=True))
+    result, *statistics = evaluate(found.forward.roots, values, SIZES)
+    (rest,) = (one for one in statistics if one.shape == result.shape)
+    assert bool(result[0, :, 0].isinf().all()) and bool((rest == 0).all())
