@@ -29,9 +29,8 @@ from fusegen.codegen.row_tiles import (
 )
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.plan.expressions import Accumulator, Expression, Load, walk
-from fusegen.plan.kernels.attention import RUN
+from fusegen.plan.kernels.attention import RUN, STAGES
 from fusegen.plan.kernels.back_to_back import (
-    STAGES,
     BackToBackPlan,
     BackToBackTile,
     NarrowOperand,

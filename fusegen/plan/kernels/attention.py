@@ -14,7 +14,7 @@ from fusegen.plan.kernels.stores import Store
 
 # The rows of a fragment of the tensor cores.
 FRAGMENT = 16
-# The tiles of keys and values that a block has: one is multiplied while the next is brought.
+# The tiles of an operand that a block has: one is multiplied while the next is brought.
 STAGES = 2
 # Neighbouring keys whose scores a thread works on at a time, where keys come in an order for that.
 RUN = 8

@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
+from fusegen.plan.kernels.attention import FRAGMENT
 from fusegen.plan.kernels.base import WARP, KernelPlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import MatrixView
-
-# The rows of a warp.
-FRAGMENT = 16
-# The tiles that a block has of an operand: those of a step, and those that are brought meanwhile.
-STAGES = 2
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Coordinates, Evaluator, NotInKernel
 from fusegen.plan.expressions import Expression, Load, walk
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels.attention import RUN
+from fusegen.plan.kernels.attention import RUN, STAGES
 from fusegen.plan.kernels.back_to_back import (
-    STAGES,
     BackToBackAxes,
     BackToBackPlan,
     BackToBackTile,
