@@ -11,10 +11,10 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import Differentiated, differentiate
+from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.cost import SizeHints
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
-from fusegen.plan.strategies.attention import stores_no_scores
 from tests.emulated import Kernels, graph, link
 from tests.gradients import autograd_gradients, backward_arguments
 from tests.ops.examples import torch_dtype

@@ -107,10 +107,10 @@ def explain(
     from fusegen.ir.graph import Graph
     from fusegen.passes import pipeline
     from fusegen.passes.differentiation import differentiate
+    from fusegen.plan.attention_limits import stores_no_scores
     from fusegen.plan.boundaries import boundaries
     from fusegen.plan.cost import SizeHints
     from fusegen.plan.module import plan_module
-    from fusegen.plan.strategies.attention import stores_no_scores
     from fusegen.runtime.tuned_tiles import tuned_here
 
     tuned = tuned_here()

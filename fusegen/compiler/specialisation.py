@@ -24,7 +24,7 @@ from fusegen.ops.autocast import Device
 from fusegen.ops.record import OperationError
 from fusegen.passes.autocast import Autocast, autocast
 from fusegen.passes.differentiation import Differentiated, differentiate
-from fusegen.plan.strategies.attention import stores_no_scores
+from fusegen.plan.attention_limits import stores_no_scores
 
 # PyTorch's dispatcher takes no more of an operator.
 OPERATOR_ARGUMENTS = 64

@@ -9,7 +9,7 @@ from fusegen.ir.graph import Graph
 from fusegen.ops.composite.dropout import DROPPED
 from fusegen.ops.construct import call
 from fusegen.passes.differentiation import differentiate
-from fusegen.plan.strategies.attention import stores_no_scores
+from fusegen.plan.attention_limits import stores_no_scores
 from tests.emulated import apply, cuda_text, graph, planned, value
 from tests.kernels.families import add, gelu, linear, mul, softmax
 

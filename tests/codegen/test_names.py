@@ -14,6 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
+from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.cost import H100
 from fusegen.plan.kernels.attention import AttentionPlan
 from fusegen.plan.kernels.back_to_back import BackToBackPlan
@@ -22,7 +23,6 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
-from fusegen.plan.strategies.attention import stores_no_scores
 from tests.emulated import apply, build, compiles, graph, planned, run, value
 from tests.kernels.test_tile_widths import on_tiles
 from tests.reference import evaluate

@@ -9,6 +9,7 @@ from fusegen.ir.graph import Graph, Node
 from fusegen.ops.record import Product
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
+from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.boundaries import boundaries
 from fusegen.plan.buffers import BufferRole
 from fusegen.plan.expressions import Load, walk
@@ -18,7 +19,6 @@ from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.needs import needed_for
 from fusegen.plan.partition import Dependencies
-from fusegen.plan.strategies.attention import stores_no_scores
 from fusegen.plan.taking_over import Readers, left_behind, readers_of_products, with_makers
 from tests.emulated import apply, graph, planned
 from tests.kernels.families import mul, softmax

@@ -12,6 +12,7 @@ from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.pointwise.functions import EXP
 from fusegen.ops.record import Monoid, Product
 from fusegen.plan.accounting import elementwise_work, expression_cost
+from fusegen.plan.attention_limits import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain
@@ -31,12 +32,8 @@ from fusegen.plan.matrix_views import matrix_view
 from fusegen.plan.strategies.product import element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
 
-# What a warp can hold of a result's row in registers, beside its scores.
-MOST_COLUMNS = 128
 # Results of no more columns leave registers for more than one block.
 NARROW_COLUMNS = 64
-# With fewer rows most of a tile would be idle, while all keys of a batch are one block's work.
-LEAST_ROWS = 17
 # What a tile of keys takes where each multiprocessor has as many blocks as it can, with narrow
 # results and with wide ones, in seconds: of 8 x 16 heads of 1024 x 64 and 4 x 16 of 2048 x 128 on
 # an H200 (docs/notes/attention.md).
@@ -119,19 +116,6 @@ def _check_statistics(statistics: tuple[Store, ...], known: tuple[Reduced, Reduc
             raise NotApplicable("a result is made of something else than the softmax's statistics")
         if value not in known:
             stack += value.arguments
-
-
-def stores_no_scores(scored: Node, summed: Node) -> bool:
-    """Whether a product of scores, their softmax and a product that sums values are one kernel, and
-    so are the products for their gradients: for those who have to know before there are groups."""
-    rows, columns = summed.shape[-2:]
-    keys, depths = scored.shape[-1], scored.operands[0].shape[-1]
-    are_16_bits = scored.dtype in TENSOR_DTYPES and summed.dtype is scored.dtype
-    are_narrow = all(
-        s.constant is not None and 0 < s.constant <= MOST_COLUMNS for s in (depths, columns)
-    )
-    are_many = all(s.constant is None or s.constant >= LEAST_ROWS for s in (rows, keys))
-    return are_16_bits and are_narrow and are_many and scored.shape == summed.operands[0].shape
 
 
 def _products_of(group: Group) -> tuple[Node, Node]:

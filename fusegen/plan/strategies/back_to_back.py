@@ -12,6 +12,7 @@ from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Product
 from fusegen.passes.results import COMPUTED
 from fusegen.plan.accounting import elementwise_work, expression_cost
+from fusegen.plan.attention_limits import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Coordinates, Evaluator, NotInKernel
@@ -29,7 +30,6 @@ from fusegen.plan.kernels.back_to_back import (
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.matrix_views import matrix_view
-from fusegen.plan.strategies.attention import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.strategies.product import VECTORS, element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
 

@@ -13,7 +13,7 @@ from fusegen.ir.graph import Graph, Node, Role, topological
 from fusegen.ops.record import Product
 from fusegen.passes.differentiation import Differentiated, Origin, differentiate
 from fusegen.passes.differentiation.attention import StoresNoScores
-from fusegen.plan.strategies.attention import stores_no_scores
+from fusegen.plan.attention_limits import stores_no_scores
 from tests.emulated import apply, graph, value
 from tests.gradients import autograd_gradients, backward_arguments
 from tests.kernels.families import add, mul, softmax
