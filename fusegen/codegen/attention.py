@@ -9,12 +9,12 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import KernelText, kernel_arguments
 from fusegen.codegen.loops import LoadAhead, VectorLoop, element_in_memory
 from fusegen.codegen.matrix_text import matrix_text
-from fusegen.codegen.names import mentions
 from fusegen.codegen.row_tiles import (
     WARPGROUP,
     Form,
     NeighboursText,
     OperandText,
+    RowTileText,
     by_warpgroups,
     by_warps,
     in_vectors,
@@ -24,7 +24,6 @@ from fusegen.codegen.row_tiles import (
     statements_of,
     stored_neighbours,
     swizzled_bytes,
-    whole,
 )
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.plan.expressions import Accumulator, Expression, Load, walk
@@ -36,43 +35,18 @@ BY_WARPGROUPS = by_warpgroups("wgmma_attention")
 
 
 @dataclass(frozen=True)
-class FormText:
-    """A kernel of attention: its form and tile, with the `counts` of what a block has, its
-    parameters and the launcher's arguments beside those of the operands, and what is done with
-    scores, for which there are `early` loads, with results, and with a row's statistics. Sizes are
-    in elements."""
+class FormText(RowTileText):
+    """A kernel of attention: beside what all have its tile, with the `counts` of what a block has,
+    and what is done with scores, with results, and with a row's statistics."""
 
-    form: Form
     tile: AttentionTile
     counts: tuple[int, ...]
-    shared_bytes: int
-    parameters: tuple[str, ...]
-    arguments: tuple[str, ...]
-    batches: str
-    rows: str
     keys: str
     depths: str
     columns: str
-    operands: tuple[OperandText, OperandText, OperandText]
-    early: tuple[LoadAhead, ...]
     score: NeighboursText
     results: NeighboursText
     statistics: tuple[str, ...]
-
-    @property
-    def early_needs_row(self) -> bool:
-        """Whether the row occurs in what is loaded ahead."""
-        return mentions(tuple(load.value for load in self.early), "row")
-
-    @property
-    def has_matrices(self) -> bool:
-        """Whether the operands are matrices, if their strides allow it."""
-        return all(operand.matrix for operand in self.operands)
-
-    @property
-    def whole(self) -> tuple[str, ...]:
-        """The launcher's conditions for accesses of 16 bytes of the operands."""
-        return whole(self.operands)
 
 
 @dataclass(frozen=True)
@@ -152,18 +126,18 @@ def _form(
     early = loads_ahead((plan.score,), _over_keys(plan, scope, ahead=True))
     return FormText(
         form,
-        tile,
-        counts,
         shared_bytes,
         scope.parameters,
         kernel_arguments(scope, host),
         scope.text(axes.batches),
         scope.text(axes.rows),
+        _operands(plan, form, scope, host),
+        tuple(early.values()),
+        tile,
+        counts,
         scope.text(axes.keys),
         scope.text(axes.depths),
         scope.text(axes.columns),
-        _operands(plan, form, scope, host),
-        tuple(early.values()),
         _score(plan, scope, early),
         _results(plan, scope),
         _statistics(plan, scope),

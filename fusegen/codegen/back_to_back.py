@@ -14,6 +14,7 @@ from fusegen.codegen.row_tiles import (
     Form,
     NeighboursText,
     OperandText,
+    RowTileText,
     by_warpgroups,
     by_warps,
     gathers_ahead,
@@ -25,7 +26,6 @@ from fusegen.codegen.row_tiles import (
     statements_of,
     stored_neighbours,
     swizzled_bytes,
-    whole,
 )
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.plan.expressions import Accumulator, Expression, Load, walk
@@ -73,56 +73,24 @@ class SecondText:
 
 
 @dataclass(frozen=True)
-class FormText:
-    """A kernel: its form and tile, its parameters and the launcher's arguments beside those of the
-    operands, its operands' tiles, and what is done with first products, for which there are loads
-    that are made once for each row (`of_row`) and `early` ones, and with second ones. Sizes are in
-    elements."""
+class FormText(RowTileText):
+    """A kernel: beside what all have its tile, its operands' tiles, and what is done with first
+    products, for which there are loads that are made once for each row (`of_row`), and with second
+    ones."""
 
-    form: Form
     tile: BackToBackTile
-    shared_bytes: int
-    parameters: tuple[str, ...]
-    arguments: tuple[str, ...]
-    batches: str
-    rows: str
     middles: str
+    lefts: tuple[TileText, ...]
     rights: tuple[TileText, ...]
     firsts: tuple[FirstText, ...]
     seconds: tuple[SecondText, ...]
-    early: tuple[LoadAhead, ...]
     of_row: tuple[LoadAhead, ...]
     made: NeighboursText
-
-    @property
-    def lefts(self) -> tuple[TileText, ...]:
-        """The tiles that a block has of its rows."""
-        return tuple(first.left for first in self.firsts)
-
-    @property
-    def operands(self) -> tuple[OperandText, ...]:
-        """All that is multiplied from memory."""
-        return tuple(tile.operand for tile in (*self.lefts, *self.rights))
-
-    @property
-    def early_needs_row(self) -> bool:
-        """Whether the row occurs in what is loaded ahead."""
-        return mentions(tuple(load.value for load in self.early), "row")
 
     @property
     def of_row_needs_row(self) -> bool:
         """Whether the row occurs in what is loaded once for it."""
         return mentions(tuple(load.value for load in self.of_row), "row")
-
-    @property
-    def has_matrices(self) -> bool:
-        """Whether the operands are matrices, if their strides allow it."""
-        return all(operand.matrix for operand in self.operands)
-
-    @property
-    def whole(self) -> tuple[str, ...]:
-        """The launcher's conditions for accesses of 16 bytes of the operands."""
-        return whole(self.operands)
 
 
 @dataclass(frozen=True)
@@ -191,13 +159,16 @@ def _form(
     of_row = loads_of_row(operands, ahead)
     return FormText(
         form,
-        tile,
         _shared_bytes(plan, tile, bytes_of),
         scope.parameters,
         kernel_arguments(scope, host),
         scope.text(axes.batches),
         scope.text(axes.rows),
+        tuple(each.operand for each in (*lefts, *rights)),
+        tuple(early.values()),
+        tile,
         scope.text(axes.middles),
+        lefts,
         rights,
         tuple(
             FirstText(left, rights[first.right])
@@ -212,7 +183,6 @@ def _form(
             )
             for second in plan.seconds
         ),
-        tuple(early.values()),
         tuple(of_row.values()),
         _made(plan, scope, early, of_row),
     )

@@ -113,15 +113,41 @@ def by_warpgroups(function: str) -> Form:
     )
 
 
-def whole(operands: tuple[OperandText, ...]) -> tuple[str, ...]:
-    """The launcher's conditions for accesses of 16 bytes of the operands."""
-    matrices = (operand.matrix for operand in operands)
-    return tuple(
-        condition
-        for matrix in matrices
-        if matrix
-        for condition in (*matrix.conditions, f"{matrix.stride} < stride_limit")
-    )
+@dataclass(frozen=True)
+class RowTileText:
+    """What all these kernels' texts have: their form and shared memory, their parameters and the
+    launcher's arguments beside those of the operands, how many batches and rows there are, the
+    operands, and what is loaded ahead of where it is used. Sizes are in elements."""
+
+    form: Form
+    shared_bytes: int
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
+    batches: str
+    rows: str
+    operands: tuple[OperandText, ...]
+    early: tuple[LoadAhead, ...]
+
+    @property
+    def early_needs_row(self) -> bool:
+        """Whether the row occurs in what is loaded ahead."""
+        return mentions(tuple(load.value for load in self.early), "row")
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether the operands are matrices, if their strides allow it."""
+        return all(operand.matrix for operand in self.operands)
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The launcher's conditions for accesses of 16 bytes of the operands."""
+        matrices = (operand.matrix for operand in self.operands)
+        return tuple(
+            condition
+            for matrix in matrices
+            if matrix
+            for condition in (*matrix.conditions, f"{matrix.stride} < stride_limit")
+        )
 
 
 def loads_ahead(roots: tuple[Expression, ...], loop: VectorLoop) -> dict[Load, LoadAhead]:

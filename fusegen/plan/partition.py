@@ -210,8 +210,9 @@ class _Partition:
         return bool(self.groups[key].group.having(Product))
 
     def take_over_operands(self) -> None:
-        """Let products make their left operands of other products themselves, as few kernels as
-        possible of all those that need the same ones, where all of it takes less time so."""
+        """Let products make their operands of other products themselves, in pairs where that is
+        quicker, where all of it takes less time so. Who could do so is told anew after each that
+        does: it is in another group then, and what it has taken over may be in none."""
         tried: set[frozenset[int]] = set()
         while True:
             groups = {key: part.group for key, part in self.groups.items()}
@@ -263,7 +264,7 @@ class _Partition:
         after = {key: Part(g, judge(g, self.context)) for key, g in left.items() if g is not None}
         parts = (*takers, *after.values())
         before = sum(self.groups[key].verdict.seconds for key in left)
-        if sum(part.verdict.seconds for part in parts) < before:  # endless where none does it
+        if sum(part.verdict.seconds for part in parts) < before:  # endless if none does it
             first = max(self.groups) + 1
             for key in left:
                 del self.groups[key]
