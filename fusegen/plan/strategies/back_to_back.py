@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.ir.graph import Node
@@ -11,43 +11,32 @@ from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.record import Product
 from fusegen.passes.results import COMPUTED
-from fusegen.plan.accounting import elementwise_work, expression_cost
 from fusegen.plan.attention_limits import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Coordinates, Evaluator, NotInKernel
-from fusegen.plan.expressions import Expression, Load, walk
+from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels.attention import RUN, STAGES
 from fusegen.plan.kernels.back_to_back import (
     BackToBackAxes,
     BackToBackPlan,
-    BackToBackTile,
     FirstProduct,
     NarrowOperand,
     SecondProduct,
 )
 from fusegen.plan.kernels.epilogues import ElementEpilogue
-from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.matrix_views import matrix_view
+from fusegen.plan.strategies.back_to_back_tiles import (
+    WARPGROUP_TILE,
+    cost_of,
+    run_of,
+    warp_tile,
+)
 from fusegen.plan.strategies.product import VECTORS, element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
 
 # So many first and second products share a kernel at most: those of attention's gradients.
 MOST_PRODUCTS = 2
-# Of what is multiplied, in bytes, and what rows of it are padded by in shared memory, in elements.
-ITEMSIZE = 2
-PADDING = 8
-WARP_TILES = tuple(BackToBackTile(warps, blocks=1, middles=32) for warps in (8, 4, 2))
-# What a block has of shared memory on cards that have least of those with `mma` (8.6 and 8.9).
-LEAST_SHARED = 99 * 1024
-# Blocks of one warpgroup, two of which share a multiprocessor: those of two and three warpgroups
-# are slower, and so are half as many middles at a time (docs/notes/attention.md).
-WARPGROUP_TILE = BackToBackTile(warps=4, blocks=2, middles=64)
-# What 64 columns of one product take for a block's rows and 64 middles, where each multiprocessor
-# has as many blocks as it can, in seconds: of attention's gradients, with 8 x 16 heads of 1024 x 64
-# and 4 x 16 of 2048 x 128 on an H200 (docs/notes/attention.md).
-PRODUCT_SECONDS = 0.45e-6
 WHY = (
     "what is made of products is multiplied again from registers, a tile at a time, so that none "
     "of it is stored"
@@ -132,14 +121,14 @@ def plan(group: Group, context: Context) -> tuple[BackToBackPlan, ...]:
         WHY,
         Cost(0, 0, 0),
         axes,
-        _warp_tile([first.left for first in made_firsts], rights.values()),
+        warp_tile([first.left for first in made_firsts], rights.values()),
         WARPGROUP_TILE,
-        _run(rights.values()),
+        run_of(rights.values()),
         tuple(rights.values()),
         tuple(made_firsts),
         tuple(made_seconds),
     )
-    return (replace(made, cost=_cost(made, context)),)
+    return (replace(made, cost=cost_of(made, context)),)
 
 
 def _products_of(group: Group) -> tuple[tuple[Node, ...], tuple[_Second, ...]]:
@@ -296,51 +285,3 @@ def _read(operand: Node) -> set[Node]:
         else:
             stack += node.operands
     return found
-
-
-def _warp_tile(lefts: Iterable[NarrowOperand], rights: Iterable[NarrowOperand]) -> BackToBackTile:
-    """The largest that fits into the shared memory of all cards."""
-    left, right = (sum(each.width + PADDING for each in operands) for operands in (lefts, rights))
-
-    def fits(tile: BackToBackTile) -> bool:
-        return ITEMSIZE * (tile.rows * left + STAGES * tile.middles * right) <= LEAST_SHARED
-
-    return next(filter(fits, WARP_TILES), WARP_TILES[-1])
-
-
-def _run(rights: Iterable[NarrowOperand]) -> int:
-    """How many neighbouring middles a thread can have the first products of: more than the pairs
-    that the tensor cores leave it where the rows of all tiles are middles, whose order is free."""
-    are_rows = all(right.view and right.view.major is Major.DEPTH for right in rights)
-    return RUN if are_rows else PAIR
-
-
-def _cost(plan: BackToBackPlan, context: Context) -> Cost:
-    hints, axes = context.hints, plan.axes
-    scores = hints.value(axes.batches * axes.rows * axes.middles)
-    results = hints.value(axes.batches * axes.rows)
-    depths = sum(first.left.columns for first in plan.firsts)
-    columns = sum(plan.rights[second.right].columns for second in plan.seconds)
-    stores = tuple(store for second in plan.seconds for store in second.epilogue.stores)
-    made = tuple(walk(tuple(second.operand for second in plan.seconds)))
-    loads = (
-        *(operand.load for operand in plan.operands),
-        *(e for e in made if isinstance(e, Load)),
-    )
-    work = elementwise_work(stores, results * columns // len(plan.seconds), hints)
-    return Cost(
-        work.reads + sum(hints.value(b.bytes) for b in dict.fromkeys(x.buffer for x in loads)),
-        work.writes,
-        work.flops + scores * expression_cost(made),
-        tensor_flops=2 * scores * (depths + columns),
-        least_seconds=_least_seconds(plan, depths + columns, context),
-    )
-
-
-def _least_seconds(plan: BackToBackPlan, widths: int, context: Context) -> float:
-    """The waves of blocks, each of which goes through all middles."""
-    hints, axes, tile = context.hints, plan.axes, plan.warpgroup_tile
-    blocks = hints.value(axes.batches) * -(-hints.value(axes.rows) // tile.rows)
-    waves = -(-blocks // (context.device.processors * tile.blocks))
-    steps = -(-hints.value(axes.middles) // tile.middles)
-    return waves * steps * PRODUCT_SECONDS * (widths / 64) * (tile.middles / 64)
