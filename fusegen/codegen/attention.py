@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import storage_type
+from fusegen.codegen.c_text import number, storage_type
 from fusegen.codegen.kernel_text import KernelText, kernel_arguments
 from fusegen.codegen.loops import LoadAhead, VectorLoop, element_in_memory
 from fusegen.codegen.matrix_text import matrix_text
 from fusegen.codegen.row_tiles import (
-    WARPGROUP,
     Form,
     NeighboursText,
     OperandText,
@@ -26,8 +25,9 @@ from fusegen.codegen.row_tiles import (
     swizzled_bytes,
 )
 from fusegen.codegen.scope import Scope, stored_integers
+from fusegen.ir.dtypes import DType
 from fusegen.plan.expressions import Accumulator, Expression, Load, walk
-from fusegen.plan.kernels.attention import FRAGMENT, RUN, STAGES, AttentionPlan, AttentionTile
+from fusegen.plan.kernels.attention import FRAGMENT, RUN, AttentionPlan, AttentionTile
 from fusegen.plan.kernels.matrix_view import Major
 
 BY_WARPS = by_warps("mma_attention")
@@ -36,11 +36,11 @@ BY_WARPGROUPS = by_warpgroups("wgmma_attention")
 
 @dataclass(frozen=True)
 class FormText(RowTileText):
-    """A kernel of attention: beside what all have its tile, with the `counts` of what a block has,
-    and what is done with scores, with results, and with a row's statistics."""
+    """A kernel of attention: beside what all have its tile, with the `parts` of 16 rows that a warp
+    has, and what is done with scores, with results, and with a row's statistics."""
 
     tile: AttentionTile
-    counts: tuple[int, ...]
+    parts: int
     keys: str
     depths: str
     columns: str
@@ -53,55 +53,35 @@ class FormText(RowTileText):
 class AttentionText:
     """What the skeleton `attention.cu.j2` fills in. `in_vectors` are the conditions on the tensors
     at hand for wide accesses to what is not multiplied. A thread has scores of `run` neighbouring
-    keys, and results of `pair` neighbouring columns."""
+    keys, which count `factor` times, and results of `pair` neighbouring columns."""
 
     kernel: KernelText
     type: str
     run: int
     pair: int
+    factor: str
     in_vectors: tuple[str, ...]
     by_warps: FormText
     by_warpgroups: FormText
-
-    @property
-    def order(self) -> str:
-        """How the keys of a tile stand in shared memory."""
-        return "by_lanes" if self.run == RUN else "as_is"
 
 
 def attention_text(plan: AttentionPlan) -> AttentionText:
     """Fill the skeleton from the plan."""
     host = _scope(plan, plan.values)
     own = _scope(plan, (plan.score, *plan.results))
-    warp, warpgroup = plan.warp_tile, plan.warpgroup_tile
-    text = _form(
-        plan,
-        BY_WARPS,
-        warp,
-        (warp.warp_rows // FRAGMENT, warp.warps),
-        _shared_bytes(plan, warp, padded_bytes),
-        host,
-        host,
-    )
+    text = _form(plan, BY_WARPS, plan.warp_tile, padded_bytes, host, host)
     needs_keys = text.early or text.score.needs_first
     return AttentionText(
         KernelText.of(plan, host),
         storage_type(plan.queries.buffer.dtype),
         plan.run,
         plan.pair,
+        number(plan.factor, DType.FLOAT32),
         in_vectors(
             own, host, plan.run, plan.pair, host.factor(plan.axes.keys) if needs_keys else ""
         ),
         text,
-        _form(
-            plan,
-            BY_WARPGROUPS,
-            warpgroup,
-            (warpgroup.warps // WARPGROUP,),
-            _shared_bytes(plan, warpgroup, swizzled_bytes),
-            own,
-            host,
-        ),
+        _form(plan, BY_WARPGROUPS, plan.warpgroup_tile, swizzled_bytes, own, host),
     )
 
 
@@ -117,24 +97,25 @@ def _form(
     plan: AttentionPlan,
     form: Form,
     tile: AttentionTile,
-    counts: tuple[int, ...],
-    shared_bytes: int,
+    bytes_of: Callable[[int, int], int],
     scope: Scope,
     host: Scope,
 ) -> FormText:
     axes = plan.axes
     early = loads_ahead((plan.score,), _over_keys(plan, scope, ahead=True))
+    operands = _operands(plan, form, tile, scope, host)
     return FormText(
         form,
-        shared_bytes,
+        _shared_bytes(plan, tile, bytes_of),
         scope.parameters,
         kernel_arguments(scope, host),
         scope.text(axes.batches),
         scope.text(axes.rows),
-        _operands(plan, form, scope, host),
+        operands,
+        operands[1:],
         tuple(early.values()),
         tile,
-        counts,
+        tile.warp_rows // FRAGMENT,
         scope.text(axes.keys),
         scope.text(axes.depths),
         scope.text(axes.columns),
@@ -145,18 +126,35 @@ def _form(
 
 
 def _operands(
-    plan: AttentionPlan, form: Form, scope: Scope, host: Scope
-) -> tuple[OperandText, OperandText, OperandText]:
-    texts = [
-        matrix_text(name, view, scope, host) if view else None
-        for name, view in zip(("query", "key", "value"), plan.views or (None,) * 3, strict=True)
-    ]
-    elements = ["" if form.is_whole else element_in_memory(load, scope) for load in plan.operands]
-    return (
-        OperandText("Queries", "rows", "depths", "row", "depth", elements[0], texts[0]),
-        OperandText("Keys", "keys", "depths", "key", "depth", elements[1], texts[1]),
-        OperandText("Values", "columns", "keys", "column", "key", elements[2], texts[2]),
+    plan: AttentionPlan, form: Form, tile: AttentionTile, scope: Scope, host: Scope
+) -> tuple[OperandText, ...]:
+    axes = plan.axes
+    sizes = {"row": axes.rows, "key": axes.keys, "depth": axes.depths, "column": axes.columns}
+    sides = {"row": tile.rows, "key": tile.keys, "depth": tile.depth, "column": tile.columns}
+    operands = (
+        ("Queries", "query", "row", "depth"),
+        ("Keys", "key", "key", "depth"),
+        ("Values", "value", "column", "key"),
     )
+    made = []
+    for i, (type_name, name, line, depth) in enumerate(operands):
+        view = plan.views[i] if plan.views else None
+        made.append(
+            OperandText(
+                type_name,
+                sides[line],
+                sides[depth],
+                plan.run == RUN and line != "row",
+                f"{line}s",
+                f"{depth}s",
+                (host.text(sizes[line]), host.text(sizes[depth])),
+                line,
+                depth,
+                "" if form.is_whole else element_in_memory(plan.operands[i], scope),
+                matrix_text(name, view, scope, host) if view else None,
+            )
+        )
+    return tuple(made)
 
 
 def _over_keys(plan: AttentionPlan, scope: Scope, *, ahead: bool = False) -> VectorLoop:
@@ -203,4 +201,4 @@ def _shared_bytes(
         operand_size(lines, depth, major, itemsize, bytes_of)
         for major, (lines, depth) in zip(majors, sizes, strict=True)
     )
-    return queries + STAGES * (keys + values)
+    return queries + tile.stages * (keys + values)

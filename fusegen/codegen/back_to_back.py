@@ -29,7 +29,7 @@ from fusegen.codegen.row_tiles import (
 )
 from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.plan.expressions import Accumulator, Expression, Load, walk
-from fusegen.plan.kernels.attention import RUN, STAGES
+from fusegen.plan.kernels.attention import RUN
 from fusegen.plan.kernels.back_to_back import (
     BackToBackPlan,
     BackToBackTile,
@@ -45,11 +45,9 @@ BY_WARPGROUPS = by_warpgroups("ByWarpgroups")
 
 @dataclass(frozen=True)
 class TileText:
-    """An operand, how many columns its tile has, and where the tile begins among others: behind
-    those named."""
+    """An operand, and where its tile begins among others: behind those named."""
 
     operand: OperandText
-    width: int
     begin: str
 
 
@@ -97,20 +95,14 @@ class FormText(RowTileText):
 class BackToBackText:
     """What the skeleton `back_to_back.cu.j2` fills in. `in_vectors` are the conditions on the
     tensors at hand for wide accesses to what is not multiplied. A thread has first products of
-    `run` neighbouring middles, and a block the tiles of `stages` steps."""
+    `run` neighbouring middles."""
 
     kernel: KernelText
     type: str
     run: int
-    stages: int
     in_vectors: tuple[str, ...]
     by_warps: FormText
     by_warpgroups: FormText
-
-    @property
-    def order(self) -> str:
-        """How the middles of a tile stand in shared memory."""
-        return "by_lanes" if self.run == RUN else "as_is"
 
 
 def back_to_back_text(plan: BackToBackPlan) -> BackToBackText:
@@ -125,7 +117,6 @@ def back_to_back_text(plan: BackToBackPlan) -> BackToBackText:
         KernelText.of(plan, host),
         storage_type(plan.rights[0].load.buffer.dtype),
         plan.run,
-        STAGES,
         in_vectors(own, host, plan.run, pair, middles),
         text,
         _form(plan, BY_WARPGROUPS, plan.warpgroup_tile, swizzled_bytes, own, host),
@@ -149,10 +140,8 @@ def _form(
     host: Scope,
 ) -> FormText:
     axes = plan.axes
-    lefts = _tiles(
-        "left", tuple(f.left for f in plan.firsts), ("row", "rows"), plan, form, scope, host
-    )
-    rights = _tiles("right", plan.rights, ("middle", "middles"), plan, form, scope, host)
+    lefts = _tiles(plan, form, tile, scope, host, is_left=True)
+    rights = _tiles(plan, form, tile, scope, host, is_left=False)
     operands = tuple(second.operand for second in plan.seconds)
     ahead = _over_middles(plan, scope, ahead=True)
     early = loads_ahead(operands, ahead) | gathers_ahead(operands, ahead)
@@ -165,6 +154,7 @@ def _form(
         scope.text(axes.batches),
         scope.text(axes.rows),
         tuple(each.operand for each in (*lefts, *rights)),
+        tuple(right.operand for right in rights),
         tuple(early.values()),
         tile,
         scope.text(axes.middles),
@@ -189,15 +179,18 @@ def _form(
 
 
 def _tiles(
-    name: str,
-    operands: tuple[NarrowOperand, ...],
-    line: tuple[str, str],
     plan: BackToBackPlan,
     form: Form,
+    tile: BackToBackTile,
     scope: Scope,
     host: Scope,
+    *,
+    is_left: bool,
 ) -> tuple[TileText, ...]:
-    """The operands' tiles, one behind the other; `line` names one of their lines, and all."""
+    """The tiles of rows or of middles, one behind the other."""
+    axes = plan.axes
+    operands = tuple(first.left for first in plan.firsts) if is_left else plan.rights
+    name, line = ("left", "row") if is_left else ("right", "middle")
     made: list[TileText] = []
     for number, operand in enumerate(operands):
         own = f"{name}_{number}" if len(operands) > 1 else name
@@ -206,12 +199,21 @@ def _tiles(
             if operand.view and plan.has_matrices
             else None
         )
-        element = "" if form.is_whole else element_in_memory(operand.load, scope)
-        before = "".join(f" + {tile.operand.tile}::size" for tile in made)
         text = OperandText(
-            _type_name(own), line[1], str(operand.columns), line[0], "column", element, matrix
+            _type_name(own),
+            tile.rows if is_left else tile.middles,
+            operand.width,
+            plan.run == RUN and not is_left,
+            f"{line}s",
+            str(operand.columns),
+            (host.text(axes.rows if is_left else axes.middles), str(operand.columns)),
+            line,
+            "column",
+            "" if form.is_whole else element_in_memory(operand.load, scope),
+            matrix,
         )
-        made.append(TileText(text, operand.width, before))
+        before = "".join(f" + {each.operand.tile}::size" for each in made)
+        made.append(TileText(text, before))
     return tuple(made)
 
 
@@ -240,7 +242,7 @@ def _made(
     short = plan.rights[0].load.dtype
     statements = statements_of(loop, names, tolerant((operand, short) for operand in operands))
     statements.lines += [
-        f"const float {names[product]} = products[{number}][element];"
+        f"const float {names[product]} = firsts[{number}][element];"
         for product, number in held.items()
     ]
     values = [statements.value(operand) for operand in operands]
@@ -274,4 +276,4 @@ def _shared_bytes(
         )
 
     lefts = sum(size(first.left, tile.rows) for first in plan.firsts)
-    return lefts + STAGES * sum(size(right, tile.middles) for right in plan.rights)
+    return lefts + tile.stages * sum(size(right, tile.middles) for right in plan.rights)

@@ -14,10 +14,12 @@ from fusegen.plan.kernels.matrix_view import Major, MatrixView, run_stride
 @dataclass(frozen=True)
 class BatchText:
     """A dim of matrices: the kernel's `parameter` for its stride, which the launcher has as
-    `stride`, and the `index` of the matrix at hand in the kernel."""
+    `stride`, how many they are, in its terms, too, and the `index` of the matrix at hand in the
+    kernel."""
 
     parameter: str
     stride: str
+    count: str
     index: str
 
 
@@ -59,6 +61,31 @@ class MatrixText:
         return ("nullptr", "0", *("0" for _ in self.batches))
 
     @property
+    def map(self) -> str:
+        """The kernel's parameter that describes the matrices to bulk copies."""
+        return f"{self.name}_map"
+
+    @property
+    def map_type(self) -> str:
+        """Its type."""
+        return f"MatrixMap<{max(len(self.batches), 1)}>"
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """How many matrices there are in each dim, of which a map has one at least."""
+        return tuple(dim.count for dim in self.batches) or ("1",)
+
+    @property
+    def batch_strides(self) -> tuple[str, ...]:
+        """The launcher's strides between them."""
+        return tuple(dim.stride for dim in self.batches) or ("0",)
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """In the kernel, the matrix at hand in each dim."""
+        return tuple(dim.index for dim in self.batches) or ("0",)
+
+    @property
     def matrix(self) -> str:
         """In the kernel, the matrix at hand."""
         steps = (f" + {dim.index} * {dim.parameter}" for dim in self.batches)
@@ -78,6 +105,7 @@ def matrix_text(name: str, view: MatrixView, kernel: Scope, host: Scope) -> Matr
         BatchText(
             stem if len(view.batches) == 1 else kernel.names.fresh(f"{stem}_{i}"),
             scope.text(dim.stride),
+            scope.text(dim.count),
             kernel.factor(dim.index),
         )
         for i, dim in enumerate(view.batches)

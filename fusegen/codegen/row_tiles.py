@@ -19,8 +19,6 @@ from fusegen.plan.kernels.product import ACCESS_BYTES
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.tile_waves import SWIZZLE_BYTES
 
-# A warpgroup's warps.
-WARPGROUP = 4
 # Elements of no more bytes are gathered ahead.
 GATHERED_BYTES = 2
 
@@ -57,12 +55,18 @@ class NeighboursText:
 
 @dataclass(frozen=True)
 class OperandText:
-    """An operand: its tile's type, how many `lines` and `depths` it has, its element at the loop
-    variables `line` and `depth`, and where it lies as a matrix, if it is one."""
+    """An operand: its tile's type `tile`, of `tile_lines` by `tile_depth`, how many `lines` and
+    `depths` it has, `sizes` in the launcher's terms, its element at the loop variables `line` and
+    `depth`, and where it lies as a matrix, if it is one. The rows of a tile come `by_lanes` where
+    the order is free."""
 
     tile: str
+    tile_lines: int
+    tile_depth: int
+    by_lanes: bool
     lines: str
     depths: str
+    sizes: tuple[str, str]
     line: str
     depth: str
     element: str
@@ -117,7 +121,8 @@ def by_warpgroups(function: str) -> Form:
 class RowTileText:
     """What all these kernels' texts have: their form and shared memory, their parameters and the
     launcher's arguments beside those of the operands, how many batches and rows there are, the
-    operands, and what is loaded ahead of where it is used. Sizes are in elements."""
+    operands, those of them of which one tile after another goes by a block's rows, and what is
+    loaded ahead of where it is used. Sizes are in elements."""
 
     form: Form
     shared_bytes: int
@@ -126,12 +131,19 @@ class RowTileText:
     batches: str
     rows: str
     operands: tuple[OperandText, ...]
+    passing: tuple[OperandText, ...]
     early: tuple[LoadAhead, ...]
 
     @property
     def early_needs_row(self) -> bool:
         """Whether the row occurs in what is loaded ahead."""
         return mentions(tuple(load.value for load in self.early), "row")
+
+    @property
+    def copied(self) -> tuple[OperandText, ...]:
+        """The operands of which a kernel copies tiles, 16 bytes at a time: Hopper's reads others,
+        and whole tiles, in bulk."""
+        return self.passing if self.form.is_whole else self.operands
 
     @property
     def has_matrices(self) -> bool:

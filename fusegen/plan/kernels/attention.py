@@ -9,12 +9,13 @@ from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import WARP, KernelPlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.loader import WARPGROUP, Loader
 from fusegen.plan.kernels.matrix_view import MatrixView
 from fusegen.plan.kernels.stores import Store
 
 # The rows of a fragment of the tensor cores.
 FRAGMENT = 16
-# The tiles of an operand that a block has: one is multiplied while the next is brought.
+# The tiles of an operand that a block has by warps: one is multiplied while the next is brought.
 STAGES = 2
 # Neighbouring keys whose scores a thread works on at a time, where keys come in an order for that.
 RUN = 8
@@ -41,7 +42,10 @@ class AttentionAxes:
 class AttentionTile:
     """What a block works on: `warp_rows` rows for each of `warps`, `keys` at a time; `depth` and
     `columns` are all there are, rounded up to whole fragments. So many `blocks` share a
-    multiprocessor at least."""
+    multiprocessor at least.
+
+    Shared memory has the keys and values of so many `stages`. With a `loader` a warpgroup more
+    brings them. A step that `overlaps` multiplies the values of the step before, too."""
 
     warp_rows: int
     warps: int
@@ -49,6 +53,9 @@ class AttentionTile:
     keys: int
     depth: int
     columns: int
+    stages: int = STAGES
+    loader: Loader | None = None
+    overlaps: bool = False
 
     @property
     def rows(self) -> int:
@@ -58,7 +65,7 @@ class AttentionTile:
     @property
     def threads(self) -> int:
         """The threads of a block."""
-        return self.warps * WARP
+        return (self.warps + (WARPGROUP if self.loader else 0)) * WARP
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,9 @@ class AttentionPlan(KernelPlan):
 
     `queries`, `keys` and `values` are their elements at (batch, row, depth), (batch, key, depth)
     and (batch, key, column), and `views` these as matrices, where they are some. A `score` is made
-    of the product of a query and a key. Each thread holds scores of `run` neighbouring keys, and
-    `pair` neighbouring columns for the `epilogue`. On Hopper's tensor cores a block works on the
+    of the product of a query and a key; the softmax is that of `factor` times the scores, above 0
+    and no more than 1. Each thread holds scores of `run` neighbouring keys, and `pair` neighbouring
+    columns for the `epilogue`. On Hopper's tensor cores a block works on the
     `warpgroup_tile`, on others on the `warp_tile`.
     """
 
@@ -82,6 +90,7 @@ class AttentionPlan(KernelPlan):
     values_read: Load
     views: tuple[MatrixView, MatrixView, MatrixView] | None
     score: Expression
+    factor: float
     greatest: Expression
     total: Expression
     epilogue: ElementEpilogue

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
-from fusegen.plan.kernels.attention import FRAGMENT
+from fusegen.plan.kernels.attention import FRAGMENT, STAGES
 from fusegen.plan.kernels.base import WARP, KernelPlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.loader import WARPGROUP, Loader
 from fusegen.plan.kernels.matrix_view import MatrixView
 
 
@@ -31,11 +32,14 @@ class BackToBackAxes:
 @dataclass(frozen=True)
 class BackToBackTile:
     """What a block works on: 16 rows for each of `warps`, `middles` at a time. So many `blocks`
-    share a multiprocessor at least."""
+    share a multiprocessor at least. Shared memory has the middles of so many `stages`; with a
+    `loader` a warpgroup more brings them."""
 
     warps: int
     blocks: int
     middles: int
+    stages: int = STAGES
+    loader: Loader | None = None
 
     @property
     def rows(self) -> int:
@@ -45,7 +49,7 @@ class BackToBackTile:
     @property
     def threads(self) -> int:
         """The threads of a block."""
-        return self.warps * WARP
+        return (self.warps + (WARPGROUP if self.loader else 0)) * WARP
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node, topological
 from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.ir.integers import product as product_of
-from fusegen.ops.pointwise.arithmetic import DIVIDE, SUB
+from fusegen.ops.pointwise.arithmetic import DIVIDE, MUL, SUB
 from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
 from fusegen.ops.pointwise.functions import EXP
+from fusegen.ops.pointwise.logic import WHERE
 from fusegen.ops.record import Monoid, Product
 from fusegen.plan.accounting import elementwise_work, expression_cost
 from fusegen.plan.attention_limits import LEAST_ROWS, MOST_COLUMNS
 from fusegen.plan.coordinates import unflatten
 from fusegen.plan.cost import Cost
 from fusegen.plan.evaluate import Domain
-from fusegen.plan.expressions import Accumulator, Compute, Expression, Load, Reduced, walk
+from fusegen.plan.expressions import Accumulator, Compute, Expression, Literal, Load, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.attention import (
     FRAGMENT,
@@ -26,6 +29,7 @@ from fusegen.plan.kernels.attention import (
     AttentionTile,
 )
 from fusegen.plan.kernels.epilogues import ElementEpilogue
+from fusegen.plan.kernels.loader import loader
 from fusegen.plan.kernels.matrix_view import Major, MatrixView
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.matrix_views import matrix_view
@@ -37,8 +41,11 @@ NARROW_COLUMNS = 64
 # What a tile of keys takes where each multiprocessor has as many blocks as it can, with narrow
 # results and with wide ones, in seconds: of 8 x 16 heads of 1024 x 64 and 4 x 16 of 2048 x 128 on
 # an H200 (docs/notes/attention.md).
-NARROW_SECONDS = 2.2e-6
-WIDE_SECONDS = 3.2e-6
+NARROW_SECONDS = 1.8e-6
+WIDE_SECONDS = 2.1e-6
+# What a score is multiplied by becomes part of the exponential's factor down to here, far from
+# where float32 would lose any of it.
+LEAST_FACTOR = 2.0**-64
 # A weight's instructions: the exponential, its sum, the greatest, and packing.
 WEIGHT_COST = 8
 WHY = (
@@ -57,7 +64,8 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
     evaluator = context.evaluator(group, domain=domain)
     at_score = (*batch, axes.row, axes.key)
     evaluator = replace(evaluator, products={scored: at_score})
-    score, greatest, total = _softmax_of(evaluator.at(summed.operands[0], at_score))
+    whole_score, greatest, total = _softmax_of(evaluator.at(summed.operands[0], at_score))
+    score, factor = _without_factor(whole_score)
     operands = (
         evaluator.at(scored.operands[0], (*batch, axes.row, axes.depth)),
         evaluator.at(scored.operands[1], (*batch, axes.depth, axes.key)),
@@ -99,6 +107,7 @@ def plan(group: Group, context: Context) -> tuple[AttentionPlan, ...]:
             values,
             (query_view, key_view, value_view) if query_view and key_view and value_view else None,
             score,
+            factor,
             greatest,
             total,
             epilogue,
@@ -191,6 +200,27 @@ def _reduced(value: Expression, monoid: Monoid, operand: Expression) -> Reduced:
     raise NotApplicable("the weights are no softmax")
 
 
+def _without_factor(score: Expression) -> tuple[Expression, float]:
+    """A score without a constant that it is multiplied by last, and this, which costs nothing where
+    the score becomes a power: above 0, so that the greatest stays the greatest, and no more than 1,
+    so that only infinities make one. What is -inf stays so."""
+    if not isinstance(score, Compute) or score.dtype.compute is not DType.FLOAT32:
+        return score, 1.0
+    if score.operation is CAST and score.dtype is DType.FLOAT32:  # which rounds nothing
+        (value,) = score.operands
+        return _without_factor(value) if value.dtype.is_float else (score, 1.0)
+    if score.operation is MUL:
+        for value, other in (score.operands, score.operands[::-1]):
+            if isinstance(other, Literal) and LEAST_FACTOR <= other.value <= 1:
+                return value, float(other.value)
+    if score.operation is WHERE:
+        condition, value, other = score.operands
+        if isinstance(other, Literal) and other.value == -math.inf:
+            bare, factor = _without_factor(value)
+            return replace(score, operands=(condition, bare, other)), factor
+    return score, 1.0
+
+
 def _loaded(value: Expression) -> Load:
     if not isinstance(value, Load) or value.buffer.dtype is not value.dtype:
         raise NotApplicable("an operand is made of more than one element in memory")
@@ -207,11 +237,20 @@ def _warp_tile(axes: AttentionAxes) -> AttentionTile:
 
 def _warpgroup_tile(axes: AttentionAxes) -> AttentionTile:
     """Two warpgroups, which share keys and values; as many keys as leave registers for two blocks
-    of them where results are narrow, and for one else (docs/notes/attention.md)."""
-    depth, columns = _whole(axes.depths), _whole(axes.columns)
-    is_narrow = columns <= NARROW_COLUMNS
+    of them where results are narrow. Where they are wide there is one block, whose products overlap
+    (docs/notes/attention.md)."""
+    is_narrow = _whole(axes.columns) <= NARROW_COLUMNS
+    warps, blocks = 8, 2 if is_narrow else 1
     return AttentionTile(
-        FRAGMENT, 8, 2 if is_narrow else 1, 64 if is_narrow else 128, depth, columns
+        FRAGMENT,
+        warps,
+        blocks,
+        keys=64 if is_narrow else 128,
+        depth=_whole(axes.depths),
+        columns=_whole(axes.columns),
+        stages=2 if is_narrow else 3,
+        loader=loader(warps, blocks),
+        overlaps=not is_narrow,
     )
 
 

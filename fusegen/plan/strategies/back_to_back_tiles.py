@@ -10,6 +10,7 @@ from fusegen.plan.expressions import Load, walk
 from fusegen.plan.group import Context
 from fusegen.plan.kernels.attention import RUN, STAGES
 from fusegen.plan.kernels.back_to_back import BackToBackPlan, BackToBackTile, NarrowOperand
+from fusegen.plan.kernels.loader import loader
 from fusegen.plan.kernels.matrix_view import Major
 from fusegen.plan.kernels.product import ACCESS_BYTES
 from fusegen.plan.tensor_cores import PAIR
@@ -22,7 +23,7 @@ WARP_TILES = tuple(BackToBackTile(warps, blocks=1, middles=32) for warps in (8, 
 LEAST_SHARED = 99 * 1024
 # Blocks of one warpgroup, two of which share a multiprocessor: those of two and three warpgroups
 # are slower, and so are half as many middles at a time (docs/notes/attention.md).
-WARPGROUP_TILE = BackToBackTile(warps=4, blocks=2, middles=64)
+WARPGROUP_TILE = BackToBackTile(4, 2, middles=64, stages=2, loader=loader(4, 2))
 # What 64 columns of one product take for a block's rows and 64 middles, where each multiprocessor
 # has as many blocks as it can, in seconds: of attention's gradients, with 8 x 16 heads of 1024 x 64
 # and 4 x 16 of 2048 x 128 on an H200 (docs/notes/attention.md).

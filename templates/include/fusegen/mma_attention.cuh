@@ -8,16 +8,17 @@ namespace fusegen {
 
 // Hands the results of a block's tile of rows to `keep(row, first_column, elements)`, `column_vector`
 // neighbours at a time, and their softmax's statistics to `keep_statistics(row, greatest, sum)`:
-// results are sums of the values of `key_count` keys, weighted by the softmax of scores. These are what
-// `score(row, first_key, met, elements)` makes of `vector` neighbouring products in place, and of what
-// `meet(row, first_key)` has found where they are. Each of `warps` has `parts` times 16 rows.
-// `bring_queries(tile)` fills the tile of the queries, `bring_tiles(tiles, first_key)` those of keys and
-// behind them values. `rows_here` of the tile's rows are there; the others are not handed over.
+// results are sums of the values of `key_count` keys, weighted by the softmax of `factor` times scores,
+// a factor above 0 and no more than 1. Scores are what `score(row, first_key, met, elements)` makes of
+// `vector` neighbouring products in place, and of what `meet(row, first_key)` has found where they are.
+// Each of `warps` has `parts` times 16 rows. `bring_queries(tile)` fills the tile of the queries,
+// `bring_tiles(tiles, first_key)` those of keys and behind them values. `rows_here` of the tile's rows
+// are there; the others are not handed over.
 template <int vector, int column_vector, int parts, int warps, class Met, class Queries, class Keys,
           class Values, class T, class BringQueries, class BringTiles, class Meet, class Score,
           class Keep, class KeepStatistics>
 __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t key_count,
-                                              const BringQueries& bring_queries,
+                                              float factor, const BringQueries& bring_queries,
                                               const BringTiles& bring_tiles, const Meet& meet,
                                               const Score& score, const Keep& keep,
                                               const KeepStatistics& keep_statistics) {
@@ -34,7 +35,7 @@ __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t 
     AttendedRows<keys, columns> own[parts];
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
-        own[part].headroom = headroom_of<T>(key_count);
+        own[part].begin(factor, headroom_of<T>(key_count));
     }
     for (int64_t step = 0; step < tiles.steps(); ++step) {
         cp_async_wait<0>();
@@ -73,6 +74,7 @@ __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t 
             places.meet_all(met, meet);
             own[part].make_scores(places, met, score);
             own[part].weigh();
+            own[part].rescale_results();
         }
 #pragma unroll
         for (int key = 0; key < keys; key += 16) {

@@ -54,6 +54,7 @@ struct OperandTile {
     static constexpr int size = Rows::size;
     static constexpr int tile_lines = lines;
     static constexpr int tile_depth = depth;
+    static constexpr RowOrder row_order = order;
     // How many rows that are neighbours in memory a lane is left.
     static constexpr int lane_run = order == RowOrder::by_lanes ? height / 4 : 2;
 
@@ -134,8 +135,10 @@ struct OperandTile {
     template <int threads, class Visit>
     static __device__ __forceinline__ void for_each_piece(const Visit& visit) {
         constexpr int pieces = height * width / piece;
-#pragma unroll
-        for (int turn = 0; turn < (pieces + threads - 1) / threads; ++turn) {
+        constexpr int turns = (pieces + threads - 1) / threads;
+        [[maybe_unused]] constexpr int together = turns > 16 ? 4 : turns;  // where one warp brings a tile alone
+#pragma unroll(together)
+        for (int turn = 0; turn < turns; ++turn) {
             const int i = turn * threads + static_cast<int>(threadIdx.x);
             if (pieces % threads == 0 || i < pieces) {
                 visit(i / (width / piece), i % (width / piece) * piece);

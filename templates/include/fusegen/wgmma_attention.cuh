@@ -2,77 +2,116 @@
 #pragma once
 
 #include "attention.cuh"
-#include "tma.cuh"
+#include "matrix_map.cuh"
+#include "stages.cuh"
 #include "wgmma_tile.cuh"
 
 namespace fusegen {
 
-// The same as `mma_attention`, with 64 rows for each of `warpgroups`.
-template <int vector, int column_vector, int warpgroups, class Met, class Queries, class Keys,
-          class Values, class T, class BringQueries, class BringTiles, class Meet, class Score,
-          class Keep, class KeepStatistics>
-__device__ __forceinline__ void wgmma_attention(T* shared, int rows_here, int64_t key_count,
-                                                const BringQueries& bring_queries,
-                                                const BringTiles& bring_tiles, const Meet& meet,
-                                                const Score& score, const Keep& keep,
+// The same as `mma_attention`, with 64 rows for each warpgroup. The tile of the queries comes to
+// `queries`, a stage by itself, those of keys and behind them values to the stages of `ring`. Where it
+// `overlaps`, a step's scores are multiplied while the values of the step before are.
+template <int vector, int column_vector, bool overlaps, class Met, class Queries, class Keys,
+          class Values, class T, int stages, class Meet, class Score, class Keep,
+          class KeepStatistics>
+__device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& query_stage,
+                                                const T* ring, Stages<stages>& key_stages,
+                                                int rows_here, int64_t key_count, float factor,
+                                                const Meet& meet, const Score& score,
+                                                const Keep& keep,
                                                 const KeepStatistics& keep_statistics) {
     constexpr int keys = Keys::tile_lines;
     constexpr int depth = Queries::tile_depth;
     constexpr int columns = Values::tile_lines;
     constexpr int run = Keys::lane_run;
+    constexpr int stage_size = Keys::size + Values::size;
     static_assert(keys == Values::tile_depth && depth == Keys::tile_depth, "tiles that meet");
-    static_assert(Queries::tile_lines == warpgroups * wgmma_m, "rows for every warpgroup");
-    // The same for all lanes, which the compiler is told this way.
-    const int warpgroup = shuffle(whole_warp, static_cast<int>(threadIdx.x) / 128, 0);
-    const int own_row = warpgroup * wgmma_m + static_cast<int>(threadIdx.x) % 128 / 32 * 16;
-    const TileRing<2, Keys::size + Values::size, keys, T, BringTiles> tiles{shared + Queries::size,
-                                                                            key_count, bring_tiles};
-    bring_queries(shared);
-    tiles.bring(0);
+    const int first_line = multiplying_warpgroup() * wgmma_m;
+    const int own_row = first_line + static_cast<int>(threadIdx.x) % 128 / 32 * 16;
+    const int64_t steps = (key_count + keys - 1) / keys;
     AttendedRows<keys, columns> own;
-    own.headroom = headroom_of<T>(key_count);
-    for (int64_t step = 0; step < tiles.steps(); ++step) {
-        cp_async_wait<0>();
-        fence_async_shared();
-        __syncthreads();  // the step has arrived, and the one before it has been multiplied
-        tiles.bring(step + 1);
-        const T* const keys_of_step = tiles.stage(step);
+    own.begin(factor, headroom_of<T>(key_count));
+    std::uint32_t weights[keys / wgmma_k<T>][4];
+    const auto begin_scores = [&] {
+        const T* const tile = ring + key_stages.stage * stage_size;
+        key_stages.await();
         wgmma_fence(own.scores);
 #pragma unroll
         for (int at_depth = 0; at_depth < depth; at_depth += wgmma_k<T>) {
             wgmma<T, keys, Queries::major, Keys::major>(
-                own.scores, Queries::descriptor(shared, warpgroup * wgmma_m, at_depth),
-                Keys::descriptor(keys_of_step, 0, at_depth), at_depth > 0);
+                own.scores, Queries::descriptor(queries, first_line, at_depth),
+                Keys::descriptor(tile, 0, at_depth), at_depth > 0);
         }
         wgmma_commit();
+    };
+    const auto begin_results = [&](int stage) {
+        const T* const tile = ring + stage * stage_size + Keys::size;
+        wgmma_fence(own.results, weights);
+#pragma unroll
+        for (int i = 0; i < keys / wgmma_k<T>; ++i) {
+            wgmma<T, columns, Values::major>(own.results, weights[i],
+                                             Values::descriptor(tile, 0, i * wgmma_k<T>));
+        }
+        wgmma_commit();
+    };
+    // While the scores' products are made, what they meet is loaded.
+    const auto make_weights = [&](int64_t step, auto scores_are_there) {
         const HeldPlaces<keys, run, vector> places{own_row, rows_here, step * keys,
-                                                    tiles.depth_here(step)};
+                                                   within(key_count, step * keys, keys)};
         Met met[2][keys / 4 / vector];
         places.meet_all(met, meet);
-        wgmma_wait<0>(own.scores);
+        scores_are_there();
         own.make_scores(places, met, score);
         own.weigh();
-        std::uint32_t weights[keys / wgmma_k<T>][4];
+    };
+    const auto hold_weights = [&] {
+        own.rescale_results();
 #pragma unroll
         for (int i = 0; i < keys / wgmma_k<T>; ++i) {
             left_fragments<T>(weights[i], own.scores, i * wgmma_k<T>);
         }
-        wgmma_fence(own.results, weights);
-#pragma unroll
-        for (int i = 0; i < keys / wgmma_k<T>; ++i) {
-            wgmma<T, columns, Values::major>(
-                own.results, weights[i],
-                Values::descriptor(keys_of_step + Keys::size, 0, i * wgmma_k<T>));
+    };
+    query_stage.await();
+    if constexpr (overlaps) {
+        if (steps > 0) {
+            begin_scores();
+            make_weights(0, [&] { wgmma_wait<0>(own.scores); });
+            hold_weights();
         }
-        wgmma_commit();
-        wgmma_wait<0>(own.results, weights);
+        for (int64_t step = 1; step < steps; ++step) {
+            const Stages<stages> before = key_stages;
+            key_stages.next();
+            begin_scores();
+            begin_results(before.stage);
+            make_weights(step, [&] { wgmma_wait<1>(own.scores); });
+            wgmma_wait<0>(own.results, weights);
+            before.release();
+            hold_weights();
+        }
+        if (steps > 0) {
+            begin_results(key_stages.stage);
+            wgmma_wait<0>(own.results, weights);
+            key_stages.release();
+            key_stages.next();
+        }
+    } else {
+        for (int64_t step = 0; step < steps; ++step) {
+            begin_scores();
+            make_weights(step, [&] { wgmma_wait<0>(own.scores); });
+            hold_weights();
+            begin_results(key_stages.stage);
+            wgmma_wait<0>(own.results, weights);
+            key_stages.release();
+            key_stages.next();
+        }
     }
+    query_stage.release();
+    query_stage.next();
     if (key_count > 0) {  // of no keys the sums are 0
         own.divide();
     }
     hand_over<column_vector>(own.results, own_row, rows_here, keep);
     own.hand_over_statistics(own_row, rows_here, keep_statistics);
-    __syncthreads();  // the next tile's copies may overwrite the shared memory
 }
 
 }  // namespace fusegen

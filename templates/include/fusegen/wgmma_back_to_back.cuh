@@ -2,7 +2,8 @@
 #pragma once
 
 #include "back_to_back.cuh"
-#include "tma.cuh"
+#include "matrix_map.cuh"
+#include "stages.cuh"
 #include "wgmma_tile.cuh"
 
 namespace fusegen {
@@ -11,15 +12,9 @@ namespace fusegen {
 // are finished.
 template <class T>
 struct ByWarpgroups {
-    // The first of the warpgroup's rows: the same for all lanes, which the compiler is told this way.
-    const int first_line = shuffle(whole_warp, static_cast<int>(threadIdx.x) / 128, 0) * wgmma_m;
+    // The first of the warpgroup's rows, and of the warp's.
+    const int first_line = multiplying_warpgroup() * wgmma_m;
     const int first_row = first_line + static_cast<int>(threadIdx.x) % 128 / 32 * 16;
-
-    static __device__ __forceinline__ void await_tiles() {
-        cp_async_wait<0>();
-        fence_async_shared();
-        __syncthreads();
-    }
 
     template <class... Registers>
     static __device__ __forceinline__ void begin(Registers&... registers) {
