@@ -27,10 +27,10 @@ from fusegen.plan.kernels.back_to_back import (
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.matrix_views import matrix_view
 from fusegen.plan.strategies.back_to_back_tiles import (
-    WARPGROUP_TILE,
     cost_of,
     run_of,
     warp_tile,
+    warpgroup_tile,
 )
 from fusegen.plan.strategies.product import VECTORS, element_stores
 from fusegen.plan.tensor_cores import PAIR, TENSOR_DTYPES
@@ -122,7 +122,9 @@ def plan(group: Group, context: Context) -> tuple[BackToBackPlan, ...]:
         Cost(0, 0, 0),
         axes,
         warp_tile([first.left for first in made_firsts], rights.values()),
-        WARPGROUP_TILE,
+        warpgroup_tile(
+            len(made_firsts), [[*rights.values()][second.right] for second in made_seconds]
+        ),
         run_of(rights.values()),
         tuple(rights.values()),
         tuple(made_firsts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fusegen.plan.accounting import elementwise_work, expression_cost
 from fusegen.plan.cost import Cost
@@ -21,13 +21,30 @@ PADDING = ACCESS_BYTES // ITEMSIZE
 WARP_TILES = tuple(BackToBackTile(warps, blocks=1, middles=32) for warps in (8, 4, 2))
 # What a block has of shared memory on cards that have least of those with `mma` (8.6 and 8.9).
 LEAST_SHARED = 99 * 1024
-# Blocks of one warpgroup, two of which share a multiprocessor: those of two and three warpgroups
-# are slower, and so are half as many middles at a time (docs/notes/attention.md).
-WARPGROUP_TILE = BackToBackTile(4, 2, middles=64, stages=2, loader=loader(4, 2))
+# Blocks of one multiplying warpgroup, two of which share a multiprocessor: one block with two is
+# slower. Half as many middles at a time where products would not leave registers enough for the
+# rest (docs/notes/attention.md).
+WARPGROUP_TILES = tuple(
+    BackToBackTile(4, 2, middles, stages=2, loader=loader(4, 2)) for middles in (64, 32)
+)
+MOST_PRODUCT_REGISTERS = 160
 # What 64 columns of one product take for a block's rows and 64 middles, where each multiprocessor
 # has as many blocks as it can, in seconds: of attention's gradients, with 8 x 16 heads of 1024 x 64
 # and 4 x 16 of 2048 x 128 on an H200 (docs/notes/attention.md).
-PRODUCT_SECONDS = 0.45e-6
+PRODUCT_SECONDS = 0.35e-6
+
+
+def warpgroup_tile(firsts: int, seconds: Sequence[NarrowOperand]) -> BackToBackTile:
+    """The first whose products leave registers: so many first ones, and one for each of the right
+    operands of the `seconds`."""
+
+    def fits(tile: BackToBackTile) -> bool:
+        # A thread has of a warpgroup's 64 rows half a column's, and packs pairs of what it makes.
+        sums = sum(right.width for right in seconds) // 2
+        held = firsts * tile.middles // 2 + len(seconds) * tile.middles // 4
+        return sums + held <= MOST_PRODUCT_REGISTERS
+
+    return next(filter(fits, WARPGROUP_TILES), WARPGROUP_TILES[-1])
 
 
 def warp_tile(lefts: Iterable[NarrowOperand], rights: Iterable[NarrowOperand]) -> BackToBackTile:

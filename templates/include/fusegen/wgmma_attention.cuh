@@ -54,15 +54,19 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
         }
         wgmma_commit();
     };
-    // While the scores' products are made, what they meet is loaded.
-    const auto make_weights = [&](int64_t step, auto scores_are_there) {
-        const HeldPlaces<keys, run, vector> places{own_row, rows_here, step * keys,
-                                                   within(key_count, step * keys, keys)};
-        Met met[2][keys / 4 / vector];
-        places.meet_all(met, meet);
-        scores_are_there();
-        own.make_scores(places, met, score);
-        own.weigh();
+    Met met[2][keys / 4 / vector];
+    const auto places_of = [&](int64_t step) {
+        return HeldPlaces<keys, run, vector>{own_row, rows_here, step * keys,
+                                             within(key_count, step * keys, keys)};
+    };
+    // What a step meets is loaded while the one before is under way.
+    const auto meet_next = [&](int64_t step) {
+        if (step < steps) {
+            places_of(step).meet_all(met, meet);
+        }
+    };
+    const auto make_scores = [&](int64_t step) {
+        own.make_scores(places_of(step), met, score);
     };
     const auto hold_weights = [&] {
         own.rescale_results();
@@ -72,10 +76,14 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
         }
     };
     query_stage.await();
+    meet_next(0);
     if constexpr (overlaps) {
         if (steps > 0) {
             begin_scores();
-            make_weights(0, [&] { wgmma_wait<0>(own.scores); });
+            wgmma_wait<0>(own.scores);
+            make_scores(0);
+            meet_next(1);
+            own.weigh();
             hold_weights();
         }
         for (int64_t step = 1; step < steps; ++step) {
@@ -83,7 +91,10 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
             key_stages.next();
             begin_scores();
             begin_results(before.stage);
-            make_weights(step, [&] { wgmma_wait<1>(own.scores); });
+            wgmma_wait<1>(own.scores);
+            make_scores(step);
+            meet_next(step + 1);
+            own.weigh();
             wgmma_wait<0>(own.results, weights);
             before.release();
             hold_weights();
@@ -97,9 +108,12 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
     } else {
         for (int64_t step = 0; step < steps; ++step) {
             begin_scores();
-            make_weights(step, [&] { wgmma_wait<0>(own.scores); });
+            wgmma_wait<0>(own.scores);
+            make_scores(step);
+            own.weigh();
             hold_weights();
             begin_results(key_stages.stage);
+            meet_next(step + 1);
             wgmma_wait<0>(own.results, weights);
             key_stages.release();
             key_stages.next();
