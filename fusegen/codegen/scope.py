@@ -69,8 +69,6 @@ class Scope:
         in_kernel = {symbol for value in found for symbol in value.symbols()}
         everywhere = _all_symbols([*found, *shapes, *host_integers])
         buffer_names = {b.name: names.fresh(b.name) for b in (*loads, *stores)}
-        for buffer in loads:
-            names.taken.add(f"{buffer_names[buffer.name]}_strides")
         sizes = sorted((s for s in everywhere if s.extent is None), key=lambda s: s.name)
         symbols: dict[Atom, str] = {size: names.fresh(size.name) for size in sizes}
         symbols |= {s: identifier(s.name) for s in everywhere if s.extent is not None}

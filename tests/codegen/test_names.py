@@ -192,6 +192,16 @@ def test_tensors_may_have_the_names_of_kernels(family: str) -> None:
         compiles([found])
 
 
+def test_tensors_may_have_the_names_of_strides() -> None:
+    """In either order, in kernels and in what calls them."""
+    for names in (["x", "x_strides"], ["x_strides", "x"]):
+        inputs = [value(name, 8, 8) for name in names]
+        one = graph(inputs, chain(inputs, ["y"]))
+        tensors = [torch.rand(8, 8) + 0.5 for _ in inputs]
+        (expected,) = evaluate(one.roots, dict(zip(inputs, tensors, strict=True)))
+        torch.testing.assert_close(run(one, tensors, check=True)[0], expected)
+
+
 @pytest.mark.parametrize("family", ["elementwise", "rows", "product"])
 def test_sizes_may_have_the_names_of_loop_variables(family: str) -> None:
     for names in (("row", "column"), ("index", "first"), ("depth", "batch_index"), ("rows", "n")):
@@ -254,7 +264,8 @@ def test_snake_case() -> None:
 def test_every_word_of_attention_may_be_a_users_name() -> None:
     """Forward and backward, of their skeletons and of the headers that only they include."""
     kernels = ("kernels/attention.cu.j2", "kernels/back_to_back.cu.j2", "kernels/row_tiles.j2")
-    headers = ("attention", "back_to_back", "row_fragments", "wgmma_attention", "mma_back_to_back")
+    headers = ["attention", "back_to_back", "row_fragments", "wgmma_attention", "mma_back_to_back"]
+    headers += ["matrix_map", "stages"]
     texts = [resources.template(name) for name in kernels]
     texts += [resources.include_files()[f"fusegen/{name}.cuh"] for name in headers]
     words = words_in(texts)

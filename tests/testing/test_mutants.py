@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a new greatest score forgotten",
         ATTENTION,
-        r"results\[held_at\(i, half\)\] \*= by;",
+        r"results\[i\] \*= scale\[i / 2 % 2\];",
         ";",
         WEIGHTS,
     ),

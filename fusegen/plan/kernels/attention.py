@@ -45,7 +45,9 @@ class AttentionTile:
     multiprocessor at least.
 
     Shared memory has the keys and values of so many `stages`. With a `loader` a warpgroup more
-    brings them. A step that `overlaps` multiplies the values of the step before, too."""
+    brings them. A step that `overlaps` multiplies the values of the step before, too. What scores
+    are made of beside products is loaded ahead where it takes no more than `met_registers` of a
+    thread."""
 
     warp_rows: int
     warps: int
@@ -53,6 +55,7 @@ class AttentionTile:
     keys: int
     depth: int
     columns: int
+    met_registers: int
     stages: int = STAGES
     loader: Loader | None = None
     overlaps: bool = False

@@ -33,11 +33,13 @@ class BackToBackAxes:
 class BackToBackTile:
     """What a block works on: 16 rows for each of `warps`, `middles` at a time. So many `blocks`
     share a multiprocessor at least. Shared memory has the middles of so many `stages`; with a
-    `loader` a warpgroup more brings them."""
+    `loader` a warpgroup more brings them. What operands are made of beside products is loaded ahead
+    where it takes no more than `met_registers` of a thread."""
 
     warps: int
     blocks: int
     middles: int
+    met_registers: int
     stages: int = STAGES
     loader: Loader | None = None
 

@@ -229,9 +229,15 @@ def _loaded(value: Expression) -> Load:
 
 def _warp_tile(axes: AttentionAxes) -> AttentionTile:
     """Two fragments of rows for each warp, so that what it reads of keys and values serves both."""
-    depth, columns = _whole(axes.depths), _whole(axes.columns)
+    columns = _whole(axes.columns)
     return AttentionTile(
-        2 * FRAGMENT, 4, 1, 64 if columns <= NARROW_COLUMNS else 32, depth, columns
+        2 * FRAGMENT,
+        warps=4,
+        blocks=1,
+        keys=64 if columns <= NARROW_COLUMNS else 32,
+        depth=_whole(axes.depths),
+        columns=columns,
+        met_registers=64,
     )
 
 
@@ -248,6 +254,7 @@ def _warpgroup_tile(axes: AttentionAxes) -> AttentionTile:
         keys=64 if is_narrow else 128,
         depth=_whole(axes.depths),
         columns=_whole(axes.columns),
+        met_registers=24 if is_narrow else 32,
         stages=2 if is_narrow else 3,
         loader=loader(warps, blocks),
         overlaps=not is_narrow,

@@ -18,14 +18,17 @@ from fusegen.plan.tensor_cores import PAIR
 # Of what is multiplied, in bytes, and what rows of it are padded by in shared memory, in elements.
 ITEMSIZE = 2
 PADDING = ACCESS_BYTES // ITEMSIZE
-WARP_TILES = tuple(BackToBackTile(warps, blocks=1, middles=32) for warps in (8, 4, 2))
+# What attention's gradients meet: a mask across its lines, and three numbers of a query.
+MET_REGISTERS = 112
+WARP_TILES = tuple(BackToBackTile(warps, 1, 32, MET_REGISTERS) for warps in (8, 4, 2))
 # What a block has of shared memory on cards that have least of those with `mma` (8.6 and 8.9).
 LEAST_SHARED = 99 * 1024
 # Blocks of one multiplying warpgroup, two of which share a multiprocessor: one block with two is
 # slower. Half as many middles at a time where products would not leave registers enough for the
 # rest (docs/notes/attention.md).
 WARPGROUP_TILES = tuple(
-    BackToBackTile(4, 2, middles, stages=2, loader=loader(4, 2)) for middles in (64, 32)
+    BackToBackTile(4, 2, middles, MET_REGISTERS, stages=2, loader=loader(4, 2))
+    for middles in (64, 32)
 )
 MOST_PRODUCT_REGISTERS = 160
 # What 64 columns of one product take for a block's rows and 64 middles, where each multiprocessor

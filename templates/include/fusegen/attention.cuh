@@ -48,8 +48,8 @@ struct AttendedRows {
 
     // Makes scores of the products: `score(row, key, met, elements)` does so for neighbours, with what
     // has been `met` at their place.
-    template <class Places, class Met, class Score>
-    __device__ __forceinline__ void make_scores(const Places& places, const Met& met,
+    template <class Places, class MetThere, class Score>
+    __device__ __forceinline__ void make_scores(const Places& places, const MetThere& met,
                                                 const Score& score) {
         constexpr int vector = Places::neighbours;
         places.for_each([&](int half, int at, int row, int64_t key) {
@@ -58,7 +58,7 @@ struct AttendedRows {
             for (int element = 0; element < vector; ++element) {
                 elements[element] = scores[held_at(at + element, half)];
             }
-            score(row, key, met[half][at / vector], elements);
+            score(row, key, met.at(half, at / vector, row, key), elements);
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 scores[held_at(at + element, half)] = elements[element];

@@ -11,12 +11,12 @@ namespace fusegen {
 // Makes left operands of `second_count` second products of the `count` first products that a thread
 // has: `make(row, column, of_row, met, products, made)` does so for neighbours, with what belongs to
 // their row and what has been `met` at their place. Columns that are not there become zeros.
-template <class T, int second_count, int count, int size, class Places, class OfRow, class Met,
-          class Make>
+template <class T, int second_count, int count, int size, class Places, class OfRow,
+          class MetThere, class Make>
 __device__ __forceinline__ void make_operands(std::uint32_t (&operands)[second_count][size / 8][4],
                                               const float (&held)[count][size],
                                               const Places& places, const OfRow (&of_rows)[2],
-                                              const Met& met, const Make& make) {
+                                              const MetThere& met, const Make& make) {
     constexpr int vector = Places::neighbours;
     float all_made[second_count][size];
     places.for_each([&](int half, int at, int row, int64_t column) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void make_operands(std::uint32_t (&operands)[second_c
                 products[i][element] = held[i][held_at(at + element, half)];
             }
         }
-        make(row, column, of_rows[half], met[half][at / vector], products, made);
+        make(row, column, of_rows[half], met.at(half, at / vector, row, column), products, made);
 #pragma unroll
         for (int i = 0; i < second_count; ++i) {
 #pragma unroll

@@ -14,7 +14,7 @@ namespace fusegen {
 // Each of `warps` has `parts` times 16 rows. `bring_queries(tile)` fills the tile of the queries,
 // `bring_tiles(tiles, first_key)` those of keys and behind them values. `rows_here` of the tile's rows
 // are there; the others are not handed over.
-template <int vector, int column_vector, int parts, int warps, class Met, class Queries, class Keys,
+template <int vector, int column_vector, int parts, int warps, int met_registers, class Met, class Queries, class Keys,
           class Values, class T, class BringQueries, class BringTiles, class Meet, class Score,
           class Keep, class KeepStatistics>
 __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t key_count,
@@ -68,10 +68,11 @@ __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t 
         }
 #pragma unroll
         for (int part = 0; part < parts; ++part) {
-            const HeldPlaces<keys, Keys::lane_run, vector> places{
-                own_row + part * 16, rows_here, step * keys, tiles.depth_here(step)};
-            Met met[2][keys / 4 / vector];
-            places.meet_all(met, meet);
+            using Places = HeldPlaces<keys, Keys::lane_run, vector>;
+            const Places places{own_row + part * 16, rows_here, step * keys,
+                                tiles.depth_here(step)};
+            MetThere<Met, Places, met_registers, Meet> met(meet);
+            met.load(places);
             own[part].make_scores(places, met, score);
             own[part].weigh();
             own[part].rescale_results();

@@ -29,6 +29,7 @@ __device__ __forceinline__ int held_row(int first_row, int half, int rows_here) 
 template <int columns, int run, int vector>
 struct HeldPlaces {
     static constexpr int neighbours = vector;
+    static constexpr int own_columns = columns / 4;
 
     int first_row;
     int rows_here;
@@ -49,7 +50,7 @@ struct HeldPlaces {
         for (int half = 0; half < 2; ++half) {
             const int row = held_row(first_row, half, rows_here);
 #pragma unroll
-            for (int at = 0; at < columns / 4; at += vector) {
+            for (int at = 0; at < own_columns; at += vector) {
                 const int column = own_column(at);
                 const int last = columns_here - vector;
                 visit(half, at, row, first_column + (column < last ? column : last));
@@ -57,24 +58,48 @@ struct HeldPlaces {
         }
     }
 
-    // What `meet(row, column)` finds at each place.
-    template <class Met, class Meet>
-    __device__ __forceinline__ void meet_all(Met (&met)[2][columns / 4 / vector],
-                                             const Meet& meet) const {
-        for_each([&](int half, int at, int row, int64_t column) {
-            met[half][at / vector] = meet(row, column);
-        });
-    }
-
     // What a thread has at the columns that are not there becomes `value`.
     __device__ __forceinline__ void fill_beyond(float (&held)[columns / 2], float value) const {
         if (!are_whole()) {
 #pragma unroll
-            for (int at = 0; at < columns / 4; ++at) {
+            for (int at = 0; at < own_columns; ++at) {
                 if (own_column(at) >= columns_here) {
                     held[held_at(at, 0)] = held[held_at(at, 1)] = value;
                 }
             }
+        }
+    }
+};
+
+// The registers that loads take.
+template <class... Loads>
+constexpr int registers_of = (0 + ... + static_cast<int>((sizeof(Loads) + 3) / 4));
+
+// What products meet at the places that a thread has: what `meet(row, column)` finds there. It is
+// loaded ahead if it takes no more than so many registers, and else where it is used.
+template <class Met, class Places, int most_registers, class Meet>
+struct MetThere {
+    static constexpr int runs = Places::own_columns / Places::neighbours;
+    static constexpr bool is_ahead = 2 * runs * static_cast<int>(Met::registers) <= most_registers;
+
+    const Meet& meet;
+    Met ahead[2][is_ahead ? runs : 1];
+
+    explicit __device__ __forceinline__ MetThere(const Meet& meet) : meet(meet) {}
+
+    __device__ __forceinline__ void load(const Places& places) {
+        if constexpr (is_ahead) {
+            places.for_each([&](int half, int at, int row, int64_t column) {
+                ahead[half][at / Places::neighbours] = meet(row, column);
+            });
+        }
+    }
+
+    __device__ __forceinline__ decltype(auto) at(int half, int run, int row, int64_t column) const {
+        if constexpr (is_ahead) {
+            return (ahead[half][run]);
+        } else {
+            return meet(row, column);
         }
     }
 };

@@ -11,7 +11,7 @@ namespace fusegen {
 // The same as `mma_attention`, with 64 rows for each warpgroup. The tile of the queries comes to
 // `queries`, a stage by itself, those of keys and behind them values to the stages of `ring`. Where it
 // `overlaps`, a step's scores are multiplied while the values of the step before are.
-template <int vector, int column_vector, bool overlaps, class Met, class Queries, class Keys,
+template <int vector, int column_vector, bool overlaps, int met_registers, class Met, class Queries, class Keys,
           class Values, class T, int stages, class Meet, class Score, class Keep,
           class KeepStatistics>
 __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& query_stage,
@@ -54,15 +54,15 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
         }
         wgmma_commit();
     };
-    Met met[2][keys / 4 / vector];
+    using Places = HeldPlaces<keys, run, vector>;
     const auto places_of = [&](int64_t step) {
-        return HeldPlaces<keys, run, vector>{own_row, rows_here, step * keys,
-                                             within(key_count, step * keys, keys)};
+        return Places{own_row, rows_here, step * keys, within(key_count, step * keys, keys)};
     };
-    // What a step meets is loaded while the one before is under way.
+    // What a step meets is loaded while the one before is under way, where registers are left.
+    MetThere<Met, Places, met_registers, Meet> met(meet);
     const auto meet_next = [&](int64_t step) {
         if (step < steps) {
-            places_of(step).meet_all(met, meet);
+            met.load(places_of(step));
         }
     };
     const auto make_scores = [&](int64_t step) {

@@ -12,12 +12,12 @@ namespace fusegen {
 // matmul_mul_where: matmul, mul, where, softmax.
 // The softmax's weights are used where they are made, a tile of keys at a time, so that no score
 // is stored.
-// This form is for Hopper's tensor cores.
+// This form is for Hopper's tensor cores. One warpgroup of a block brings tiles for the others.
 template <int key_vector>
-__global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
-    const bfloat16* __restrict__ query_matrices,
-    int64_t query_stride,
-    int64_t query_batch_stride,
+__global__ void __launch_bounds__(384, 2) matmul_mul_where_warpgroup_kernel(
+    const __grid_constant__ MatrixMap<1> query_map,
+    const __grid_constant__ MatrixMap<1> key_map,
+    const __grid_constant__ MatrixMap<1> value_map,
     const bfloat16* __restrict__ key_matrices,
     int64_t key_stride,
     int64_t key_batch_stride,
@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
     using Queries = WgmmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
     using Keys = WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
     using Values = WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
-    static_assert((Queries::size + 2 * (Keys::size + Values::size)) * sizeof(bfloat16) == 49152,
+    constexpr int stage_size = Keys::size + Values::size;
+    static_assert((Queries::size + 2 * stage_size) * sizeof(bfloat16) == 49152,
                   "the shared memory of the launch");
     constexpr int column_vector = packed ? 2 : 1;
-    constexpr int threads = 256;
     constexpr int tile_rows = 128;
     const int64_t rows = time;
     const int64_t keys = time;
@@ -46,26 +46,64 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
     const int64_t columns = 64;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
+    constexpr int tile_keys = 64;
+    constexpr int stages = 2;
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
+    Stages<1> row_stage(barriers);
+    Stages<stages> ring(barriers + row_stage.barrier_count);
+    if (threadIdx.x == 0) {
+        row_stage.make_barriers(2);
+        ring.make_barriers(2);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
     // Neighbouring blocks share keys and values, which then stay in the L2 cache.
+    if (threadIdx.x < 128) {
+        decrease_registers<32>();
+        constexpr int threads = 32;  // its first warp
+        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+            const int64_t tile_first_row = block % row_tiles * tile_rows;
+            [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+            const int query_place = query_map.place(batch_index);
+            const int key_place = key_map.place(batch_index);
+            const int value_place = value_map.place(batch_index);
+            const bfloat16* const key_matrix = computed_once(key_matrices + batch_index * key_batch_stride);
+            const bfloat16* const value_matrix = computed_once(value_matrices
+                + batch_index * value_batch_stride);
+            row_stage.fill(true, Queries::size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                bring_whole<Queries>(shared, query_map, barrier,
+                    query_place, tile_first_row, 0);
+            }, [] {});
+            for (int64_t first_key = 0; first_key < keys; first_key += tile_keys) {
+                bfloat16* const stage = shared + Queries::size + ring.stage * stage_size;
+                const bool is_whole = first_key + tile_keys <= keys;
+                ring.fill(is_whole, stage_size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                    bring_whole<Keys>(stage, key_map, barrier,
+                        key_place, first_key, 0);
+                    bring_whole<Values>(stage + Keys::size, value_map, barrier,
+                        value_place, 0, first_key);
+                }, [&] {
+                    Keys::template load<threads>(stage, key_matrix, static_cast<int>(key_stride),
+                        first_key, keys, 0, depths);
+                    Values::template load<threads>(stage
+                        + Keys::size, value_matrix, static_cast<int>(value_stride),
+                        0, columns, first_key, keys);
+                });
+            }
+        }
+        return;
+    }
+    increase_registers<104>();
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         [[maybe_unused]] const int64_t batch_index = block / row_tiles;
-        const bfloat16* const query_matrix = computed_once(query_matrices + batch_index * query_batch_stride);
-        const bfloat16* const key_matrix = computed_once(key_matrices + batch_index * key_batch_stride);
-        const bfloat16* const value_matrix = computed_once(value_matrices + batch_index * value_batch_stride);
-        const auto bring_queries = [&](bfloat16* tile) {
-            Queries::template load<threads>(tile, query_matrix, static_cast<int>(query_stride),
-                tile_first_row, rows, 0, depths);
-        };
-        const auto bring_tiles = [&](bfloat16* stage, int64_t first_key) {
-            Keys::template load<threads>(stage, key_matrix, static_cast<int>(key_stride),
-                first_key, keys, 0, depths);
-            Values::template load<threads>(stage + Keys::size, value_matrix, static_cast<int>(value_stride),
-                0, columns, first_key, keys);
-        };
         // What neighbouring products meet at their place, and what the softmax takes of them.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<bool, key_vector>>
+            };
             Vector<bool, key_vector> mask_vector;
         };
         const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key) {
@@ -75,15 +113,13 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
                 ? first_key + row * time : mask_strides(row, first_key)))};
         };
         const auto score = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key,
-                               [[maybe_unused]] const Met& met, float* scores) {
+                               [[maybe_unused]] const Met& met, [[maybe_unused]] float* scores) {
             constexpr int vector = key_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 const bool mask_value = value_at(met.mask_vector, element);
-                const float mul = scores[element] * 0.125f;
-                const float where = mask_value ? mul : (-fusegen::infinity<float>());
-                const float to = fusegen::cast<float>(where);
-                scores[element] = to;
+                const float where = mask_value ? scores[element] : (-fusegen::infinity<float>());
+                scores[element] = where;
             }
         };
         // What is done with neighbouring results.
@@ -100,9 +136,9 @@ __global__ void __launch_bounds__(256, 2) matmul_mul_where_warpgroup_kernel(
         const auto keep_statistics = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] float greatest,
                                          [[maybe_unused]] float weight_total) {
         };
-        wgmma_attention<key_vector, column_vector, 2, Met, Queries, Keys, Values>(
-            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_tiles, meet, score,
-            keep, keep_statistics);
+        wgmma_attention<key_vector, column_vector, false, 24, Met, Queries, Keys, Values>(
+            shared, row_stage, shared + Queries::size, ring, within(rows, tile_first_row, tile_rows),
+            keys, 0.125f, meet, score, keep, keep_statistics);
     }
 #else
     __trap();  // the launcher takes another form there
@@ -140,10 +176,10 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
     using Queries = MmaTile<bfloat16, 128, 64, Neighbours::in_depth>;
     using Keys = MmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>;
     using Values = MmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>;
-    static_assert((Queries::size + 2 * (Keys::size + Values::size)) * sizeof(bfloat16) == 55296,
+    constexpr int stage_size = Keys::size + Values::size;
+    static_assert((Queries::size + 2 * stage_size) * sizeof(bfloat16) == 55296,
                   "the shared memory of the launch");
     constexpr int column_vector = packed ? 2 : 1;
-    constexpr int threads = 128;
     constexpr int tile_rows = 128;
     const int64_t rows = time;
     const int64_t keys = time;
@@ -151,6 +187,7 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
     const int64_t columns = 64;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
+    constexpr int threads = 128;
     FUSEGEN_DYNAMIC_SHARED(bfloat16, shared);
     // Neighbouring blocks share keys and values, which then stay in the L2 cache.
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
@@ -193,6 +230,10 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
         };
         // What neighbouring products meet at their place, and what the softmax takes of them.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<bool, key_vector>>
+            };
             Vector<bool, key_vector> mask_vector;
         };
         const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key) {
@@ -202,15 +243,13 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
                 ? first_key + row * time : mask_strides(row, first_key)))};
         };
         const auto score = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_key,
-                               [[maybe_unused]] const Met& met, float* scores) {
+                               [[maybe_unused]] const Met& met, [[maybe_unused]] float* scores) {
             constexpr int vector = key_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
                 const bool mask_value = value_at(met.mask_vector, element);
-                const float mul = scores[element] * 0.125f;
-                const float where = mask_value ? mul : (-fusegen::infinity<float>());
-                const float to = fusegen::cast<float>(where);
-                scores[element] = to;
+                const float where = mask_value ? scores[element] : (-fusegen::infinity<float>());
+                scores[element] = where;
             }
         };
         // What is done with neighbouring results.
@@ -227,9 +266,9 @@ __global__ void __launch_bounds__(128, 1) matmul_mul_where_kernel(
         const auto keep_statistics = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] float greatest,
                                          [[maybe_unused]] float weight_total) {
         };
-        mma_attention<key_vector, column_vector, 2, 4, Met, Queries, Keys, Values>(
-            shared, within(rows, tile_first_row, tile_rows), keys, bring_queries, bring_tiles, meet, score,
-            keep, keep_statistics);
+        mma_attention<key_vector, column_vector, 2, 4, 64, Met, Queries, Keys, Values>(
+            shared, within(rows, tile_first_row, tile_rows), keys, 0.125f, bring_queries, bring_tiles,
+            meet, score, keep, keep_statistics);
     }
 }
 
@@ -274,19 +313,35 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
         value_run[1] < stride_limit) {
         const bool in_vectors = is_contiguous(mask_strides, {time, time}) && is_aligned(mask, 8) &&
                                 is_aligned(y, 4) && time % 8 == 0;
-        if (has_wgmma() && in_vectors) {
-            FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<8>),
-                           grid_of(batch * divide_up(rows, 128)), dim3(256), 49152, stream,
-                           q, query_run[1], query_run[0],
-                           k, key_run[1], key_run[0],
-                           v, value_run[1], value_run[0],
-                           mask, Strides<2>(mask_strides), y, batch, time);
-            return FUSEGEN_LAST_ERROR();
-        }
-        if (has_wgmma()) {
+        MatrixMap<1> query_map;
+        MatrixMap<1> key_map;
+        MatrixMap<1> value_map;
+        if (has_wgmma() &&
+            map_matrices<WgmmaTile<bfloat16, 128, 64, Neighbours::in_depth>>(
+                &query_map, q, time, 64, query_run[1],
+                {batch}, {query_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
+                &key_map, k, time, 64, key_run[1],
+                {batch}, {key_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>>(
+                &value_map, v, 64, time, value_run[1],
+                {batch}, {value_run[0]})) {
+            if (in_vectors) {
+                const int64_t resident = processor_count() * 2;
+                const int64_t tiles = batch * divide_up(rows, 128);
+                FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<8>),
+                               grid_of(tiles < resident ? tiles : resident), dim3(384), 49152, stream,
+                               query_map, key_map, value_map,
+                               k, key_run[1], key_run[0],
+                               v, value_run[1], value_run[0],
+                               mask, Strides<2>(mask_strides), y, batch, time);
+                return FUSEGEN_LAST_ERROR();
+            }
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 128);
             FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<1>),
-                           grid_of(batch * divide_up(rows, 128)), dim3(256), 49152, stream,
-                           q, query_run[1], query_run[0],
+                           grid_of(tiles < resident ? tiles : resident), dim3(384), 49152, stream,
+                           query_map, key_map, value_map,
                            k, key_run[1], key_run[0],
                            v, value_run[1], value_run[0],
                            mask, Strides<2>(mask_strides), y, batch, time);

@@ -133,15 +133,13 @@ FUSEGEN_EXPORT int launch_softmax_gradient(
 // where gradient, mul gradient.
 // What is made of products is multiplied again from registers, a tile at a time, so that none of
 // it is stored.
-// This form is for Hopper's tensor cores.
+// This form is for Hopper's tensor cores. One warpgroup of a block brings tiles for the others.
 template <int middle_vector>
-__global__ void __launch_bounds__(128, 2) gradient_of_q_warpgroup_kernel(
-    const bfloat16* __restrict__ left_0_matrices,
-    int64_t left_0_stride,
-    int64_t left_0_batch_stride,
-    const bfloat16* __restrict__ left_1_matrices,
-    int64_t left_1_stride,
-    int64_t left_1_batch_stride,
+__global__ void __launch_bounds__(256, 2) gradient_of_q_warpgroup_kernel(
+    const __grid_constant__ MatrixMap<1> left_0_map,
+    const __grid_constant__ MatrixMap<1> left_1_map,
+    const __grid_constant__ MatrixMap<1> right_0_map,
+    const __grid_constant__ MatrixMap<1> right_1_map,
     const bfloat16* __restrict__ right_0_matrices,
     int64_t right_0_stride,
     int64_t right_0_batch_stride,
@@ -169,36 +167,74 @@ __global__ void __launch_bounds__(128, 2) gradient_of_q_warpgroup_kernel(
     constexpr int left_size = Left0::size + Left1::size;
     constexpr int right_size = Right0::size + Right1::size;
     static_assert((left_size + 2 * right_size) * sizeof(bfloat16) == 49152, "the shared memory of the launch");
-    constexpr int threads = 128;
     constexpr int tile_rows = 64;
     constexpr int tile_middles = 64;
     const int64_t rows = time;
     const int64_t middles = time;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
-    const ByWarpgroups<bfloat16> products;
+    constexpr int stages = 2;
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
+    Stages<1> row_stage(barriers);
+    Stages<stages> ring(barriers + row_stage.barrier_count);
+    if (threadIdx.x == 0) {
+        row_stage.make_barriers(1);
+        ring.make_barriers(1);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
+    if (threadIdx.x < 128) {
+        decrease_registers<32>();
+        constexpr int threads = 32;  // its first warp
+        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+            const int64_t tile_first_row = block % row_tiles * tile_rows;
+            [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+            const int left_0_place = left_0_map.place(batch_index);
+            const int left_1_place = left_1_map.place(batch_index);
+            const int right_0_place = right_0_map.place(batch_index);
+            const int right_1_place = right_1_map.place(batch_index);
+            const bfloat16* const right_0_matrix = computed_once(right_0_matrices
+                + batch_index * right_0_batch_stride);
+            const bfloat16* const right_1_matrix = computed_once(right_1_matrices
+                + batch_index * right_1_batch_stride);
+            row_stage.fill(true, left_size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                bring_whole<Left0>(shared, left_0_map, barrier,
+                    left_0_place, tile_first_row, 0);
+                bring_whole<Left1>(shared + Left0::size, left_1_map, barrier,
+                    left_1_place, tile_first_row, 0);
+            }, [] {});
+            for (int64_t first_middle = 0; first_middle < middles; first_middle += tile_middles) {
+                bfloat16* const stage = shared + left_size + ring.stage * right_size;
+                const bool is_whole = first_middle + tile_middles <= middles;
+                ring.fill(is_whole, right_size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                    bring_whole<Right0>(stage, right_0_map, barrier,
+                        right_0_place, first_middle, 0);
+                    bring_whole<Right1>(stage + Right0::size, right_1_map, barrier,
+                        right_1_place, first_middle, 0);
+                }, [&] {
+                    Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
+                        first_middle, middles, 0, 64);
+                    Right1::template load<threads>(stage
+                        + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
+                        first_middle, middles, 0, 64);
+                });
+            }
+        }
+        return;
+    }
+    increase_registers<224>();
+    const ByWarpgroups<bfloat16> products;
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         [[maybe_unused]] const int64_t batch_index = block / row_tiles;
-        const bfloat16* const left_0_matrix = computed_once(left_0_matrices
-            + batch_index * left_0_batch_stride);
-        const bfloat16* const left_1_matrix = computed_once(left_1_matrices
-            + batch_index * left_1_batch_stride);
-        const bfloat16* const right_0_matrix = computed_once(right_0_matrices
-            + batch_index * right_0_batch_stride);
-        const bfloat16* const right_1_matrix = computed_once(right_1_matrices
-            + batch_index * right_1_batch_stride);
-        const auto bring = [&](bfloat16* stage, int64_t first_middle) {
-            Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
-                first_middle, middles, 0, 64);
-            Right1::template load<threads>(stage
-                + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
-                first_middle, middles, 0, 64);
-        };
         // What neighbouring products meet at their place, and what is made of them and multiplied.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<bool, middle_vector>>
+            };
             Vector<bool, middle_vector> mask_vector;
         };
         const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle) {
@@ -221,13 +257,13 @@ __global__ void __launch_bounds__(128, 2) gradient_of_q_warpgroup_kernel(
         };
         const auto make = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle,
                               [[maybe_unused]] const OfRow& of_row, [[maybe_unused]] const Met& met,
-                              const float (&products)[2][middle_vector],
+                              const float (&firsts)[2][middle_vector],
                               float (&made)[1][middle_vector]) {
             constexpr int vector = middle_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float product_0 = products[0][element];
-                const float product_1 = products[1][element];
+                const float product_0 = firsts[0][element];
+                const float product_1 = firsts[1][element];
                 const bool mask_value = value_at(met.mask_vector, element);
                 const float mul = product_0 * 0.125f;
                 const float where = mask_value ? mul : (-fusegen::infinity<float>());
@@ -249,38 +285,43 @@ __global__ void __launch_bounds__(128, 2) gradient_of_q_warpgroup_kernel(
                 made[0][element] = mul_4;
             }
         };
-        Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
-            tile_first_row, rows, 0, 64);
-        Left1::template load<threads>(shared + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
-            tile_first_row, rows, 0, 64);
-        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
-            + left_size, middles, bring};
-        ring.bring(0);
         const int rows_here = within(rows, tile_first_row, tile_rows);
         OfRow of_rows[2];
         of_held_rows(of_rows, products.first_row, rows_here, meet_row);
         float held[2][tile_middles / 2];
         float sums_0[TurnedRight0::tile_lines / 2] = {};
-        for (int64_t step = 0; step < ring.steps(); ++step) {
-            products.await_tiles();
-            ring.bring(step + 1);
-            const bfloat16* const stage = ring.stage(step);
+        using Places = HeldPlaces<tile_middles, Right0::lane_run, middle_vector>;
+        const auto places_at = [&](int64_t first_middle) {
+            return Places{products.first_row, rows_here, first_middle, within(middles, first_middle, tile_middles)};
+        };
+        MetThere<Met, Places, 112, decltype(meet)> met(meet);
+        if (middles > 0) {
+            met.load(places_at(0));
+        }
+        row_stage.await();
+        for (int64_t first_middle = 0; first_middle < middles; first_middle += tile_middles) {
+            ring.await();
+            const bfloat16* const stage = shared + left_size + ring.stage * right_size;
             products.begin(held[0], held[1]);
             products.template multiply<Left0, Right0>(held[0], shared, stage);
             products.template multiply<Left1, Right1>(held[1], shared + Left0::size, stage + Right0::size);
             products.commit();
-            const HeldPlaces<tile_middles, Right0::lane_run, middle_vector> places{
-                products.first_row, rows_here, step * tile_middles, ring.depth_here(step)};
-            Met met[2][tile_middles / 4 / middle_vector];
-            places.meet_all(met, meet);
             products.finish(held[0], held[1]);
             std::uint32_t operands[1][tile_middles / 16][4];
-            make_operands<bfloat16>(operands, held, places, of_rows, met, make);
+            make_operands<bfloat16>(operands, held, places_at(first_middle), of_rows, met, make);
             products.begin(sums_0, operands[0]);
             products.template multiply_held<TurnedRight0>(sums_0, operands[0], stage);
             products.commit();
+            // What the next step meets is loaded while these are multiplied.
+            if (first_middle + tile_middles < middles) {
+                met.load(places_at(first_middle + tile_middles));
+            }
             products.finish(sums_0, operands[0]);
+            ring.release();
+            ring.next();
         }
+        row_stage.release();
+        row_stage.next();
         constexpr int column_vector_0 = packed ? 2 : 1;
         const auto keep_0 = [&](int row_in_tile, int first_column, const float* results) {
             constexpr int vector = column_vector_0;
@@ -294,7 +335,6 @@ __global__ void __launch_bounds__(128, 2) gradient_of_q_warpgroup_kernel(
                 + batch_index * time * 64, gradient_of_q_vector);
         };
         hand_over<column_vector_0>(sums_0, products.first_row, rows_here, keep_0);
-        __syncthreads();  // the next tile's copies may overwrite the shared memory
     }
 #else
     __trap();  // the launcher takes another form there
@@ -348,13 +388,13 @@ __global__ void __launch_bounds__(256, 1) gradient_of_q_kernel(
     constexpr int left_size = Left0::size + Left1::size;
     constexpr int right_size = Right0::size + Right1::size;
     static_assert((left_size + 2 * right_size) * sizeof(bfloat16) == 55296, "the shared memory of the launch");
-    constexpr int threads = 256;
     constexpr int tile_rows = 128;
     constexpr int tile_middles = 32;
     const int64_t rows = time;
     const int64_t middles = time;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
+    constexpr int threads = 256;
     const ByWarps<bfloat16> products;
     FUSEGEN_DYNAMIC_SHARED(bfloat16, shared);
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
@@ -390,8 +430,33 @@ __global__ void __launch_bounds__(256, 1) gradient_of_q_kernel(
                         : v_strides(batch_index, middle, column)]; });
             }
         };
+        if constexpr (whole) {
+            Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
+                tile_first_row, rows, 0, 64);
+        } else {
+            Left0::template load_each<threads>(shared, tile_first_row, rows, 0, 64,
+                [&](int64_t row, int64_t column) { return q[packed
+                    ? column + row * 64 + batch_index * time * 64 : q_strides(batch_index, row, column)]; });
+        }
+        if constexpr (whole) {
+            Left1::template load<threads>(shared
+                + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
+                tile_first_row, rows, 0, 64);
+        } else {
+            Left1::template load_each<threads>(shared + Left0::size, tile_first_row, rows, 0, 64,
+                [&](int64_t row, int64_t column) { return gradient_of_y[packed
+                    ? column + row * 64 + batch_index * time * 64
+                    : gradient_of_y_strides(batch_index, row, column)]; });
+        }
+        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
+            + left_size, middles, bring};
+        ring.bring(0);
         // What neighbouring products meet at their place, and what is made of them and multiplied.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<bool, middle_vector>>
+            };
             Vector<bool, middle_vector> mask_vector;
         };
         const auto meet = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle) {
@@ -414,13 +479,13 @@ __global__ void __launch_bounds__(256, 1) gradient_of_q_kernel(
         };
         const auto make = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle,
                               [[maybe_unused]] const OfRow& of_row, [[maybe_unused]] const Met& met,
-                              const float (&products)[2][middle_vector],
+                              const float (&firsts)[2][middle_vector],
                               float (&made)[1][middle_vector]) {
             constexpr int vector = middle_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float product_0 = products[0][element];
-                const float product_1 = products[1][element];
+                const float product_0 = firsts[0][element];
+                const float product_1 = firsts[1][element];
                 const bool mask_value = value_at(met.mask_vector, element);
                 const float mul = product_0 * 0.125f;
                 const float where = mask_value ? mul : (-fusegen::infinity<float>());
@@ -442,50 +507,38 @@ __global__ void __launch_bounds__(256, 1) gradient_of_q_kernel(
                 made[0][element] = mul_4;
             }
         };
-        if constexpr (whole) {
-            Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
-                tile_first_row, rows, 0, 64);
-        } else {
-            Left0::template load_each<threads>(shared, tile_first_row, rows, 0, 64,
-                [&](int64_t row, int64_t column) { return q[packed
-                    ? column + row * 64 + batch_index * time * 64 : q_strides(batch_index, row, column)]; });
-        }
-        if constexpr (whole) {
-            Left1::template load<threads>(shared
-                + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
-                tile_first_row, rows, 0, 64);
-        } else {
-            Left1::template load_each<threads>(shared + Left0::size, tile_first_row, rows, 0, 64,
-                [&](int64_t row, int64_t column) { return gradient_of_y[packed
-                    ? column + row * 64 + batch_index * time * 64
-                    : gradient_of_y_strides(batch_index, row, column)]; });
-        }
-        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
-            + left_size, middles, bring};
-        ring.bring(0);
         const int rows_here = within(rows, tile_first_row, tile_rows);
         OfRow of_rows[2];
         of_held_rows(of_rows, products.first_row, rows_here, meet_row);
         float held[2][tile_middles / 2];
         float sums_0[TurnedRight0::tile_lines / 2] = {};
+        using Places = HeldPlaces<tile_middles, Right0::lane_run, middle_vector>;
+        const auto places_at = [&](int64_t first_middle) {
+            return Places{products.first_row, rows_here, first_middle, within(middles, first_middle, tile_middles)};
+        };
+        MetThere<Met, Places, 112, decltype(meet)> met(meet);
+        if (middles > 0) {
+            met.load(places_at(0));
+        }
         for (int64_t step = 0; step < ring.steps(); ++step) {
             products.await_tiles();
             ring.bring(step + 1);
             const bfloat16* const stage = ring.stage(step);
+            const int64_t first_middle = step * tile_middles;
             products.begin(held[0], held[1]);
             products.template multiply<Left0, Right0>(held[0], shared, stage);
             products.template multiply<Left1, Right1>(held[1], shared + Left0::size, stage + Right0::size);
             products.commit();
-            const HeldPlaces<tile_middles, Right0::lane_run, middle_vector> places{
-                products.first_row, rows_here, step * tile_middles, ring.depth_here(step)};
-            Met met[2][tile_middles / 4 / middle_vector];
-            places.meet_all(met, meet);
             products.finish(held[0], held[1]);
             std::uint32_t operands[1][tile_middles / 16][4];
-            make_operands<bfloat16>(operands, held, places, of_rows, met, make);
+            make_operands<bfloat16>(operands, held, places_at(first_middle), of_rows, met, make);
             products.begin(sums_0, operands[0]);
             products.template multiply_held<TurnedRight0>(sums_0, operands[0], stage);
             products.commit();
+            // What the next step meets is loaded while these are multiplied.
+            if (first_middle + tile_middles < middles) {
+                met.load(places_at(first_middle + tile_middles));
+            }
             products.finish(sums_0, operands[0]);
         }
         constexpr int column_vector_0 = packed ? 2 : 1;
@@ -563,22 +616,40 @@ FUSEGEN_EXPORT int launch_gradient_of_q(
                                 is_contiguous(softmax_2_strides, {batch, time, 1}) && is_aligned(mask, 8) &&
                                 is_aligned(softmax, 16) && is_aligned(softmax_2, 16) && is_aligned(sum, 16) &&
                                 is_aligned(gradient_of_q, 4) && time % 8 == 0;
-        if (has_wgmma() && in_vectors) {
-            FUSEGEN_LAUNCH((gradient_of_q_warpgroup_kernel<8>),
-                           grid_of(batch * divide_up(rows, 64)), dim3(128), 49152, stream,
-                           q, left_0_run[1], left_0_run[0],
-                           gradient_of_y, left_1_run[1], left_1_run[0],
-                           k, right_0_run[1], right_0_run[0],
-                           v, right_1_run[1], right_1_run[0],
-                           mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
-                           Strides<3>(softmax_2_strides), sum, gradient_of_q, batch, time);
-            return FUSEGEN_LAST_ERROR();
-        }
-        if (has_wgmma()) {
+        MatrixMap<1> left_0_map;
+        MatrixMap<1> left_1_map;
+        MatrixMap<1> right_0_map;
+        MatrixMap<1> right_1_map;
+        if (has_wgmma() &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth>>(
+                &left_0_map, q, time, 64, left_0_run[1],
+                {batch}, {left_0_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth>>(
+                &left_1_map, gradient_of_y, time, 64, left_1_run[1],
+                {batch}, {left_1_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
+                &right_0_map, k, time, 64, right_0_run[1],
+                {batch}, {right_0_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
+                &right_1_map, v, time, 64, right_1_run[1],
+                {batch}, {right_1_run[0]})) {
+            if (in_vectors) {
+                const int64_t resident = processor_count() * 2;
+                const int64_t tiles = batch * divide_up(rows, 64);
+                FUSEGEN_LAUNCH((gradient_of_q_warpgroup_kernel<8>),
+                               grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
+                               left_0_map, left_1_map, right_0_map, right_1_map,
+                               k, right_0_run[1], right_0_run[0],
+                               v, right_1_run[1], right_1_run[0],
+                               mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
+                               Strides<3>(softmax_2_strides), sum, gradient_of_q, batch, time);
+                return FUSEGEN_LAST_ERROR();
+            }
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 64);
             FUSEGEN_LAUNCH((gradient_of_q_warpgroup_kernel<1>),
-                           grid_of(batch * divide_up(rows, 64)), dim3(128), 49152, stream,
-                           q, left_0_run[1], left_0_run[0],
-                           gradient_of_y, left_1_run[1], left_1_run[0],
+                           grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
+                           left_0_map, left_1_map, right_0_map, right_1_map,
                            k, right_0_run[1], right_0_run[0],
                            v, right_1_run[1], right_1_run[0],
                            mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
@@ -627,15 +698,13 @@ FUSEGEN_EXPORT int launch_gradient_of_q(
 // matmul gradient, where gradient, mul gradient, gradient_of_k = transpose gradient.
 // What is made of products is multiplied again from registers, a tile at a time, so that none of
 // it is stored.
-// This form is for Hopper's tensor cores.
+// This form is for Hopper's tensor cores. One warpgroup of a block brings tiles for the others.
 template <int middle_vector>
-__global__ void __launch_bounds__(128, 2) gradient_of_k_gradient_of_v_warpgroup_kernel(
-    const bfloat16* __restrict__ left_0_matrices,
-    int64_t left_0_stride,
-    int64_t left_0_batch_stride,
-    const bfloat16* __restrict__ left_1_matrices,
-    int64_t left_1_stride,
-    int64_t left_1_batch_stride,
+__global__ void __launch_bounds__(256, 2) gradient_of_k_gradient_of_v_warpgroup_kernel(
+    const __grid_constant__ MatrixMap<1> left_0_map,
+    const __grid_constant__ MatrixMap<1> left_1_map,
+    const __grid_constant__ MatrixMap<1> right_0_map,
+    const __grid_constant__ MatrixMap<1> right_1_map,
     const bfloat16* __restrict__ right_0_matrices,
     int64_t right_0_stride,
     int64_t right_0_batch_stride,
@@ -665,36 +734,77 @@ __global__ void __launch_bounds__(128, 2) gradient_of_k_gradient_of_v_warpgroup_
     constexpr int left_size = Left0::size + Left1::size;
     constexpr int right_size = Right0::size + Right1::size;
     static_assert((left_size + 2 * right_size) * sizeof(bfloat16) == 49152, "the shared memory of the launch");
-    constexpr int threads = 128;
     constexpr int tile_rows = 64;
     constexpr int tile_middles = 64;
     const int64_t rows = time;
     const int64_t middles = time;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
-    const ByWarpgroups<bfloat16> products;
+    constexpr int stages = 2;
+    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
+    Stages<1> row_stage(barriers);
+    Stages<stages> ring(barriers + row_stage.barrier_count);
+    if (threadIdx.x == 0) {
+        row_stage.make_barriers(1);
+        ring.make_barriers(1);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
+    if (threadIdx.x < 128) {
+        decrease_registers<32>();
+        constexpr int threads = 32;  // its first warp
+        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+            const int64_t tile_first_row = block % row_tiles * tile_rows;
+            [[maybe_unused]] const int64_t batch_index = block / row_tiles;
+            const int left_0_place = left_0_map.place(batch_index);
+            const int left_1_place = left_1_map.place(batch_index);
+            const int right_0_place = right_0_map.place(batch_index);
+            const int right_1_place = right_1_map.place(batch_index);
+            const bfloat16* const right_0_matrix = computed_once(right_0_matrices
+                + batch_index * right_0_batch_stride);
+            const bfloat16* const right_1_matrix = computed_once(right_1_matrices
+                + batch_index * right_1_batch_stride);
+            row_stage.fill(true, left_size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                bring_whole<Left0>(shared, left_0_map, barrier,
+                    left_0_place, tile_first_row, 0);
+                bring_whole<Left1>(shared + Left0::size, left_1_map, barrier,
+                    left_1_place, tile_first_row, 0);
+            }, [] {});
+            for (int64_t first_middle = 0; first_middle < middles; first_middle += tile_middles) {
+                bfloat16* const stage = shared + left_size + ring.stage * right_size;
+                const bool is_whole = first_middle + tile_middles <= middles;
+                ring.fill(is_whole, right_size * sizeof(bfloat16), [&](std::uint64_t* barrier) {
+                    bring_whole<Right0>(stage, right_0_map, barrier,
+                        right_0_place, first_middle, 0);
+                    bring_whole<Right1>(stage + Right0::size, right_1_map, barrier,
+                        right_1_place, first_middle, 0);
+                }, [&] {
+                    Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
+                        first_middle, middles, 0, 64);
+                    Right1::template load<threads>(stage
+                        + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
+                        first_middle, middles, 0, 64);
+                });
+            }
+        }
+        return;
+    }
+    increase_registers<224>();
+    const ByWarpgroups<bfloat16> products;
     for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
         const int64_t tile_first_row = block % row_tiles * tile_rows;
         [[maybe_unused]] const int64_t batch_index = block / row_tiles;
-        const bfloat16* const left_0_matrix = computed_once(left_0_matrices
-            + batch_index * left_0_batch_stride);
-        const bfloat16* const left_1_matrix = computed_once(left_1_matrices
-            + batch_index * left_1_batch_stride);
-        const bfloat16* const right_0_matrix = computed_once(right_0_matrices
-            + batch_index * right_0_batch_stride);
-        const bfloat16* const right_1_matrix = computed_once(right_1_matrices
-            + batch_index * right_1_batch_stride);
-        const auto bring = [&](bfloat16* stage, int64_t first_middle) {
-            Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
-                first_middle, middles, 0, 64);
-            Right1::template load<threads>(stage
-                + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
-                first_middle, middles, 0, 64);
-        };
         // What neighbouring products meet at their place, and what is made of them and multiplied.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<float, middle_vector>,
+                    Vector<float, middle_vector>,
+                    Vector<float, middle_vector>,
+                    Vector<bool, middle_vector>>
+            };
             Vector<float, middle_vector> softmax_vector;
             Vector<float, middle_vector> softmax_2_vector;
             Vector<float, middle_vector> sum_vector;
@@ -717,13 +827,13 @@ __global__ void __launch_bounds__(128, 2) gradient_of_k_gradient_of_v_warpgroup_
         const auto meet_row = [](int) { return OfRow{}; };
         const auto make = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle,
                               [[maybe_unused]] const OfRow& of_row, [[maybe_unused]] const Met& met,
-                              const float (&products)[2][middle_vector],
+                              const float (&firsts)[2][middle_vector],
                               float (&made)[2][middle_vector]) {
             constexpr int vector = middle_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float product_0 = products[0][element];
-                const float product_1 = products[1][element];
+                const float product_0 = firsts[0][element];
+                const float product_1 = firsts[1][element];
                 const bool mask_value = value_at(met.mask_gathered, element);
                 const float mul = product_0 * 0.125f;
                 const float where = mask_value ? mul : (-fusegen::infinity<float>());
@@ -746,40 +856,45 @@ __global__ void __launch_bounds__(128, 2) gradient_of_k_gradient_of_v_warpgroup_
                 made[1][element] = narrow_type;
             }
         };
-        Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
-            tile_first_row, rows, 0, 64);
-        Left1::template load<threads>(shared + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
-            tile_first_row, rows, 0, 64);
-        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
-            + left_size, middles, bring};
-        ring.bring(0);
         const int rows_here = within(rows, tile_first_row, tile_rows);
         OfRow of_rows[2];
         of_held_rows(of_rows, products.first_row, rows_here, meet_row);
         float held[2][tile_middles / 2];
         float sums_0[TurnedRight0::tile_lines / 2] = {};
         float sums_1[TurnedRight1::tile_lines / 2] = {};
-        for (int64_t step = 0; step < ring.steps(); ++step) {
-            products.await_tiles();
-            ring.bring(step + 1);
-            const bfloat16* const stage = ring.stage(step);
+        using Places = HeldPlaces<tile_middles, Right0::lane_run, middle_vector>;
+        const auto places_at = [&](int64_t first_middle) {
+            return Places{products.first_row, rows_here, first_middle, within(middles, first_middle, tile_middles)};
+        };
+        MetThere<Met, Places, 112, decltype(meet)> met(meet);
+        if (middles > 0) {
+            met.load(places_at(0));
+        }
+        row_stage.await();
+        for (int64_t first_middle = 0; first_middle < middles; first_middle += tile_middles) {
+            ring.await();
+            const bfloat16* const stage = shared + left_size + ring.stage * right_size;
             products.begin(held[0], held[1]);
             products.template multiply<Left0, Right0>(held[0], shared, stage);
             products.template multiply<Left1, Right1>(held[1], shared + Left0::size, stage + Right0::size);
             products.commit();
-            const HeldPlaces<tile_middles, Right0::lane_run, middle_vector> places{
-                products.first_row, rows_here, step * tile_middles, ring.depth_here(step)};
-            Met met[2][tile_middles / 4 / middle_vector];
-            places.meet_all(met, meet);
             products.finish(held[0], held[1]);
             std::uint32_t operands[2][tile_middles / 16][4];
-            make_operands<bfloat16>(operands, held, places, of_rows, met, make);
+            make_operands<bfloat16>(operands, held, places_at(first_middle), of_rows, met, make);
             products.begin(sums_0, operands[0], sums_1, operands[1]);
             products.template multiply_held<TurnedRight0>(sums_0, operands[0], stage);
             products.template multiply_held<TurnedRight1>(sums_1, operands[1], stage + Right0::size);
             products.commit();
+            // What the next step meets is loaded while these are multiplied.
+            if (first_middle + tile_middles < middles) {
+                met.load(places_at(first_middle + tile_middles));
+            }
             products.finish(sums_0, operands[0], sums_1, operands[1]);
+            ring.release();
+            ring.next();
         }
+        row_stage.release();
+        row_stage.next();
         constexpr int column_vector_0 = packed ? 2 : 1;
         const auto keep_0 = [&](int row_in_tile, int first_column, const float* results) {
             constexpr int vector = column_vector_0;
@@ -806,7 +921,6 @@ __global__ void __launch_bounds__(128, 2) gradient_of_k_gradient_of_v_warpgroup_
                 + batch_index * time * 64, gradient_of_v_vector);
         };
         hand_over<column_vector_1>(sums_1, products.first_row, rows_here, keep_1);
-        __syncthreads();  // the next tile's copies may overwrite the shared memory
     }
 #else
     __trap();  // the launcher takes another form there
@@ -862,13 +976,13 @@ __global__ void __launch_bounds__(256, 1) gradient_of_k_gradient_of_v_kernel(
     constexpr int left_size = Left0::size + Left1::size;
     constexpr int right_size = Right0::size + Right1::size;
     static_assert((left_size + 2 * right_size) * sizeof(bfloat16) == 55296, "the shared memory of the launch");
-    constexpr int threads = 256;
     constexpr int tile_rows = 128;
     constexpr int tile_middles = 32;
     const int64_t rows = time;
     const int64_t middles = time;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
+    constexpr int threads = 256;
     const ByWarps<bfloat16> products;
     FUSEGEN_DYNAMIC_SHARED(bfloat16, shared);
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
@@ -904,8 +1018,35 @@ __global__ void __launch_bounds__(256, 1) gradient_of_k_gradient_of_v_kernel(
                         : gradient_of_y_strides(batch_index, middle, column)]; });
             }
         };
+        if constexpr (whole) {
+            Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
+                tile_first_row, rows, 0, 64);
+        } else {
+            Left0::template load_each<threads>(shared, tile_first_row, rows, 0, 64,
+                [&](int64_t row, int64_t column) { return k[packed
+                    ? column + row * 64 + batch_index * time * 64 : k_strides(batch_index, row, column)]; });
+        }
+        if constexpr (whole) {
+            Left1::template load<threads>(shared
+                + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
+                tile_first_row, rows, 0, 64);
+        } else {
+            Left1::template load_each<threads>(shared + Left0::size, tile_first_row, rows, 0, 64,
+                [&](int64_t row, int64_t column) { return v[packed
+                    ? column + row * 64 + batch_index * time * 64 : v_strides(batch_index, row, column)]; });
+        }
+        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
+            + left_size, middles, bring};
+        ring.bring(0);
         // What neighbouring products meet at their place, and what is made of them and multiplied.
         struct Met {
+            enum {
+                registers = registers_of<
+                    Vector<float, middle_vector>,
+                    Vector<float, middle_vector>,
+                    Vector<float, middle_vector>,
+                    Vector<bool, middle_vector>>
+            };
             Vector<float, middle_vector> softmax_vector;
             Vector<float, middle_vector> softmax_2_vector;
             Vector<float, middle_vector> sum_vector;
@@ -928,13 +1069,13 @@ __global__ void __launch_bounds__(256, 1) gradient_of_k_gradient_of_v_kernel(
         const auto meet_row = [](int) { return OfRow{}; };
         const auto make = [&]([[maybe_unused]] int row_in_tile, [[maybe_unused]] int64_t first_middle,
                               [[maybe_unused]] const OfRow& of_row, [[maybe_unused]] const Met& met,
-                              const float (&products)[2][middle_vector],
+                              const float (&firsts)[2][middle_vector],
                               float (&made)[2][middle_vector]) {
             constexpr int vector = middle_vector;
 #pragma unroll
             for (int element = 0; element < vector; ++element) {
-                const float product_0 = products[0][element];
-                const float product_1 = products[1][element];
+                const float product_0 = firsts[0][element];
+                const float product_1 = firsts[1][element];
                 const bool mask_value = value_at(met.mask_gathered, element);
                 const float mul = product_0 * 0.125f;
                 const float where = mask_value ? mul : (-fusegen::infinity<float>());
@@ -957,51 +1098,40 @@ __global__ void __launch_bounds__(256, 1) gradient_of_k_gradient_of_v_kernel(
                 made[1][element] = narrow_type;
             }
         };
-        if constexpr (whole) {
-            Left0::template load<threads>(shared, left_0_matrix, static_cast<int>(left_0_stride),
-                tile_first_row, rows, 0, 64);
-        } else {
-            Left0::template load_each<threads>(shared, tile_first_row, rows, 0, 64,
-                [&](int64_t row, int64_t column) { return k[packed
-                    ? column + row * 64 + batch_index * time * 64 : k_strides(batch_index, row, column)]; });
-        }
-        if constexpr (whole) {
-            Left1::template load<threads>(shared
-                + Left0::size, left_1_matrix, static_cast<int>(left_1_stride),
-                tile_first_row, rows, 0, 64);
-        } else {
-            Left1::template load_each<threads>(shared + Left0::size, tile_first_row, rows, 0, 64,
-                [&](int64_t row, int64_t column) { return v[packed
-                    ? column + row * 64 + batch_index * time * 64 : v_strides(batch_index, row, column)]; });
-        }
-        const TileRing<2, right_size, tile_middles, bfloat16, decltype(bring)> ring{shared
-            + left_size, middles, bring};
-        ring.bring(0);
         const int rows_here = within(rows, tile_first_row, tile_rows);
         OfRow of_rows[2];
         of_held_rows(of_rows, products.first_row, rows_here, meet_row);
         float held[2][tile_middles / 2];
         float sums_0[TurnedRight0::tile_lines / 2] = {};
         float sums_1[TurnedRight1::tile_lines / 2] = {};
+        using Places = HeldPlaces<tile_middles, Right0::lane_run, middle_vector>;
+        const auto places_at = [&](int64_t first_middle) {
+            return Places{products.first_row, rows_here, first_middle, within(middles, first_middle, tile_middles)};
+        };
+        MetThere<Met, Places, 112, decltype(meet)> met(meet);
+        if (middles > 0) {
+            met.load(places_at(0));
+        }
         for (int64_t step = 0; step < ring.steps(); ++step) {
             products.await_tiles();
             ring.bring(step + 1);
             const bfloat16* const stage = ring.stage(step);
+            const int64_t first_middle = step * tile_middles;
             products.begin(held[0], held[1]);
             products.template multiply<Left0, Right0>(held[0], shared, stage);
             products.template multiply<Left1, Right1>(held[1], shared + Left0::size, stage + Right0::size);
             products.commit();
-            const HeldPlaces<tile_middles, Right0::lane_run, middle_vector> places{
-                products.first_row, rows_here, step * tile_middles, ring.depth_here(step)};
-            Met met[2][tile_middles / 4 / middle_vector];
-            places.meet_all(met, meet);
             products.finish(held[0], held[1]);
             std::uint32_t operands[2][tile_middles / 16][4];
-            make_operands<bfloat16>(operands, held, places, of_rows, met, make);
+            make_operands<bfloat16>(operands, held, places_at(first_middle), of_rows, met, make);
             products.begin(sums_0, operands[0], sums_1, operands[1]);
             products.template multiply_held<TurnedRight0>(sums_0, operands[0], stage);
             products.template multiply_held<TurnedRight1>(sums_1, operands[1], stage + Right0::size);
             products.commit();
+            // What the next step meets is loaded while these are multiplied.
+            if (first_middle + tile_middles < middles) {
+                met.load(places_at(first_middle + tile_middles));
+            }
             products.finish(sums_0, operands[0], sums_1, operands[1]);
         }
         constexpr int column_vector_0 = packed ? 2 : 1;
@@ -1093,22 +1223,40 @@ FUSEGEN_EXPORT int launch_gradient_of_k_gradient_of_v(
                                 is_contiguous(softmax_2_strides, {batch, time, 1}) && is_aligned(mask, 8) &&
                                 is_aligned(softmax, 16) && is_aligned(softmax_2, 16) && is_aligned(sum, 16) &&
                                 is_aligned(gradient_of_k, 4) && is_aligned(gradient_of_v, 4) && time % 8 == 0;
-        if (has_wgmma() && in_vectors) {
-            FUSEGEN_LAUNCH((gradient_of_k_gradient_of_v_warpgroup_kernel<8>),
-                           grid_of(batch * divide_up(rows, 64)), dim3(128), 49152, stream,
-                           k, left_0_run[1], left_0_run[0],
-                           v, left_1_run[1], left_1_run[0],
-                           q, right_0_run[1], right_0_run[0],
-                           gradient_of_y, right_1_run[1], right_1_run[0],
-                           mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
-                           Strides<3>(softmax_2_strides), sum, gradient_of_k, gradient_of_v, batch, time);
-            return FUSEGEN_LAST_ERROR();
-        }
-        if (has_wgmma()) {
+        MatrixMap<1> left_0_map;
+        MatrixMap<1> left_1_map;
+        MatrixMap<1> right_0_map;
+        MatrixMap<1> right_1_map;
+        if (has_wgmma() &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth>>(
+                &left_0_map, k, time, 64, left_0_run[1],
+                {batch}, {left_0_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth>>(
+                &left_1_map, v, time, 64, left_1_run[1],
+                {batch}, {left_1_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
+                &right_0_map, q, time, 64, right_0_run[1],
+                {batch}, {right_0_run[0]}) &&
+            map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
+                &right_1_map, gradient_of_y, time, 64, right_1_run[1],
+                {batch}, {right_1_run[0]})) {
+            if (in_vectors) {
+                const int64_t resident = processor_count() * 2;
+                const int64_t tiles = batch * divide_up(rows, 64);
+                FUSEGEN_LAUNCH((gradient_of_k_gradient_of_v_warpgroup_kernel<8>),
+                               grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
+                               left_0_map, left_1_map, right_0_map, right_1_map,
+                               q, right_0_run[1], right_0_run[0],
+                               gradient_of_y, right_1_run[1], right_1_run[0],
+                               mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
+                               Strides<3>(softmax_2_strides), sum, gradient_of_k, gradient_of_v, batch, time);
+                return FUSEGEN_LAST_ERROR();
+            }
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 64);
             FUSEGEN_LAUNCH((gradient_of_k_gradient_of_v_warpgroup_kernel<1>),
-                           grid_of(batch * divide_up(rows, 64)), dim3(128), 49152, stream,
-                           k, left_0_run[1], left_0_run[0],
-                           v, left_1_run[1], left_1_run[0],
+                           grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
+                           left_0_map, left_1_map, right_0_map, right_1_map,
                            q, right_0_run[1], right_0_run[0],
                            gradient_of_y, right_1_run[1], right_1_run[0],
                            mask, Strides<2>(mask_strides), softmax, Strides<3>(softmax_strides), softmax_2,
