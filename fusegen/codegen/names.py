@@ -117,8 +117,8 @@ class Names:
         """Whether a kernel may have the name, `conv_kernel` or `conv_ahead_kernel`, or a tensor's
         strides, `x_strides`."""
         kernel = self.kernel
-        is_kernel = kernel is not None and name.startswith(f"{kernel}_") and name.endswith("_kernel")
-        return is_kernel or name.endswith("_strides")
+        of_kernel = kernel is not None and name.startswith(f"{kernel}_")
+        return (of_kernel and name.endswith("_kernel")) or name.endswith("_strides")
 
 
 def identifier(text: str) -> str:

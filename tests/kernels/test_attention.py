@@ -116,8 +116,14 @@ def _alone() -> Graph:
     return graph([q, k, v, mask], attention(q, k, v, lambda x: score(x, MINUS_INFINITY)))
 
 
+def _scaled() -> Graph:
+    q, k, v = of_tensors(64)
+    return graph([q, k, v], attention(q, k, v, lambda x: mul(x, 0.5)))
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "plain": lambda: _plain(64),
+    "scaled": _scaled,
     "wide": lambda: _plain(128),
     "narrow": lambda: _plain(8, 24),
     "wide values": lambda: _plain(24, 104),
@@ -263,8 +269,9 @@ def test_no_keys_and_no_rows() -> None:
     assert empty.shape == (BATCH, 0, 64)
 
 
-def eager(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return torch.softmax(q.double() @ k.double().transpose(-2, -1), dim=-1) @ v.double()
+def eager(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
+    scores = q.double() @ k.double().transpose(-2, -1) * factor
+    return torch.softmax(scores, dim=-1) @ v.double()
 
 
 def special(scores: list[float], values: list[float]) -> tuple[torch.Tensor, ...]:
@@ -294,14 +301,16 @@ SPECIAL = {
 }
 
 
+@pytest.mark.parametrize("model", ["plain", "scaled"])
 @pytest.mark.parametrize("name", SPECIAL)
-def test_special_scores(name: str, form: str) -> None:
-    """Values of up to 6, so that weights which err by half a unit move a result by 6 at most."""
-    kernels, _ = kernels_of("plain")
+def test_special_scores(name: str, model: str, form: str) -> None:
+    """Values of up to 6, so that weights which err by half a unit move a result by 6 at most. The
+    scores are products, or half of them."""
+    kernels, _ = kernels_of(model)
     values = [float(i % 7) for i in range(200)]
     tensors = special(SPECIAL[name], values)
     (actual,) = kernels(*tensors, check=True)
-    expected = eager(*tensors)
+    expected = eager(*tensors, factor=0.5 if model == "scaled" else 1.0)
     eps = torch.finfo(torch.bfloat16).eps
     torch.testing.assert_close(
         actual.double(), expected, rtol=eps, atol=6 * eps, equal_nan=True, check_stride=False
@@ -385,6 +394,39 @@ def test_what_is_not_fused() -> None:
         steps_of(matmul(cast(cast(weights, DType.INT32), DType.BFLOAT16), v), inputs=inputs),
     ):
         assert not any(isinstance(step, AttentionPlan) for step in plan.steps)
+
+
+def _scored(score: Callable[[Node], Node]) -> AttentionPlan:
+    q, k, v = inputs = of_tensors(64)
+    (step,) = steps_of(attention(q, k, v, score), inputs=inputs).steps
+    assert isinstance(step, AttentionPlan)
+    return step
+
+
+def _without_last_keys(x: Node) -> Node:
+    return apply("where", apply("ge", x, -5.0), mul(x, 0.25), MINUS_INFINITY)
+
+
+@pytest.mark.parametrize(
+    ("score", "factor"),
+    [
+        (lambda x: x, 1.0),
+        (lambda x: mul(x, 0.125), 0.125),
+        (_without_last_keys, 0.25),
+        (lambda x: mul(mul(x, 0.5), 0.125), 0.125),
+        (lambda x: add(mul(x, 0.125), 1.0), 1.0),  # which is no factor of all
+        (lambda x: mul(x, 1.5), 1.0),  # and might make infinities
+        (lambda x: mul(x, -0.5), 1.0),  # the greatest is another one
+        (lambda x: mul(x, 0.0), 1.0),
+        (lambda x: mul(x, 1e-30), 1.0),
+        (lambda x: apply("where", apply("ge", x, 0.0), mul(x, 0.5), 0.0), 1.0),
+    ],
+)
+def test_a_factor_of_all_scores_is_one_of_the_exponents(
+    score: Callable[[Node], Node], factor: float
+) -> None:
+    step = _scored(score)
+    assert step.factor == factor
 
 
 def test_few_known_keys_are_fused_too() -> None:

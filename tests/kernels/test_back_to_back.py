@@ -69,6 +69,7 @@ def _other_width() -> Graph:
 # Of those that attention's own tests have, the ones without a bias that has a gradient.
 WITHOUT_BIAS = (
     "plain",
+    "scaled",
     "wide",
     "narrow",
     "wide values",

@@ -29,7 +29,8 @@ class Loader:
 def loader(warps: int, blocks: int) -> Loader:
     """The loader of so many multiplying warps, where so many blocks share a multiprocessor."""
     warpgroups = warps // WARPGROUP
-    each = REGISTERS // ((warpgroups + 1) * WARPGROUP * WARP * blocks) // STEP * STEP
+    threads = (warpgroups + 1) * WARPGROUP * WARP
+    each = min(REGISTERS // (threads * blocks) // STEP * STEP, MOST_REGISTERS)
     total = each * (warpgroups + 1)
     others = min((total - LOADER_REGISTERS) // warpgroups // STEP * STEP, MOST_REGISTERS)
     return Loader(total - warpgroups * others, others)
