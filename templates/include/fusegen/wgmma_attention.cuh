@@ -58,13 +58,8 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
     const auto places_of = [&](int64_t step) {
         return Places{own_row, rows_here, step * keys, within(key_count, step * keys, keys)};
     };
-    // What a step meets is loaded while the one before is under way, where registers are left.
+    // What a step meets is loaded while products are under way, where registers are left.
     MetThere<Met, Places, met_registers, Meet> met(meet);
-    const auto meet_next = [&](int64_t step) {
-        if (step < steps) {
-            met.load(places_of(step));
-        }
-    };
     const auto make_scores = [&](int64_t step) {
         own.make_scores(places_of(step), met, score);
     };
@@ -76,13 +71,14 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
         }
     };
     query_stage.await();
-    meet_next(0);
+    if (steps > 0) {
+        met.load(places_of(0));
+    }
     if constexpr (overlaps) {
         if (steps > 0) {
             begin_scores();
             wgmma_wait<0>(own.scores);
             make_scores(0);
-            meet_next(1);
             own.weigh();
             hold_weights();
         }
@@ -91,9 +87,9 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
             key_stages.next();
             begin_scores();
             begin_results(before.stage);
+            met.load(places_of(step));
             wgmma_wait<1>(own.scores);
             make_scores(step);
-            meet_next(step + 1);
             own.weigh();
             wgmma_wait<0>(own.results, weights);
             before.release();
@@ -113,7 +109,9 @@ __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& que
             own.weigh();
             hold_weights();
             begin_results(key_stages.stage);
-            meet_next(step + 1);
+            if (step + 1 < steps) {
+                met.load(places_of(step + 1));
+            }
             wgmma_wait<0>(own.results, weights);
             key_stages.release();
             key_stages.next();
