@@ -76,6 +76,8 @@ CASES = (
     Case("joined last", 40000, 2, tensors=2),
     Case("layer norm", 131064, 4),
     Case("both kept", 30000, 2, tensors=2),
+    Case("layer norm", 10240, 1),
+    Case("layer norm", 12288, 1, DType.FLOAT16),
     Case("layer norm", 24576, 1),
     Case("layer norm", 24576, 1, DType.FLOAT32),
     Case("softmax", 50000, 2, DType.FLOAT32),

@@ -91,6 +91,31 @@ def test_a_row_of_two_kept_tensors_has_threads_enough() -> None:
 
 
 @pytest.mark.parametrize(
+    ("width", "dtype", "is_ahead"),
+    [
+        (8192, BFLOAT16, False),
+        (9216, BFLOAT16, False),
+        (10240, BFLOAT16, True),
+        (10240, DType.FLOAT16, True),
+        (10240, FLOAT32, False),
+        (11264, BFLOAT16, False),
+        (12288, BFLOAT16, True),
+        (16384, BFLOAT16, False),
+    ],
+)
+def test_rows_that_come_ahead_to_two_blocks(width: int, dtype: DType, is_ahead: bool) -> None:
+    """docs/notes/memory-bound.md: one row for each of two blocks. In two phases none comes."""
+    (step,) = planned(normed(width, dtype)).steps
+    form = form_of(step)
+    assert (form.ahead is not None) == is_ahead
+    if form.ahead is not None:
+        assert (form.ahead.rows, form.least_blocks, form.steps) == (1, 2, 4)
+    x = value("x", "n", width, dtype=dtype)
+    (rms,) = planned(graph([x], apply("rms_norm", x, normalized_shape=(width,)))).steps
+    assert form_of(rms).ahead is None
+
+
+@pytest.mark.parametrize(
     ("width", "layer_norms", "rms_norms"), [(5120, 5, 7), (9216, 3, 4), (10240, 2, 3), (8192, 4, 4)]
 )
 def test_rows_in_two_phases_fill_more_of_a_multiprocessor(

@@ -3,6 +3,7 @@ ahead."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
@@ -22,6 +23,7 @@ from fusegen.plan.strategies.row_layout import (
 from fusegen.plan.strategies.row_sharing import (
     Sharing,
     ahead_sharings,
+    paired_ahead_sharing,
     sharings,
     summing_ahead_sharings,
     summing_sharings,
@@ -67,13 +69,17 @@ def _ahead(
     """The form in which rows come ahead, where it is worth it: with as few exchanges as can be, as
     nothing else is done in a multiprocessor meanwhile."""
     device = layout.device
-    if not rows_ahead.come_ahead(layout, bool(keeping.sums)) or device is None:
+    if device is None:
         return ()
-    rows = keeping.domain.rows.constant
-    ways = summing_ahead_sharings(layout, most) if keeping.sums else ahead_sharings(most)
+    ways: Iterable[Sharing] = ()
+    if rows_ahead.come_in_pairs(layout, keeping):
+        ways = (paired_ahead_sharing(layout),)
+    elif rows_ahead.come_ahead(layout, bool(keeping.sums)):
+        ways = summing_ahead_sharings(layout, most) if keeping.sums else ahead_sharings(most)
     way = next((way for way in ways if way.columns >= layout.columns), None)
     if way is None:
         return ()
+    rows = keeping.domain.rows.constant
     form = _whole(keeping, way, layout)
     if rows is not None and rows <= device.processors * form.rows_a_block // form.cluster:
         return ()  # no block ever has another row

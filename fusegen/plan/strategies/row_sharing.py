@@ -122,6 +122,11 @@ def ahead_sharings(most: int) -> Iterator[Sharing]:
     yield _by_cluster(WIDEST_CLUSTER, AHEAD_THREADS, most)
 
 
+def paired_ahead_sharing(layout: Layout) -> Sharing:
+    """The same where two blocks share a multiprocessor, of threads that have as many columns."""
+    return _by_block(layout.columns // AHEAD_COLUMNS, AHEAD_COLUMNS)
+
+
 def summing_ahead_sharings(layout: Layout, most: int) -> Iterator[Sharing]:
     """The same where threads keep sums over rows, too."""
     for sharing in summing_sharings(layout, most):
