@@ -13,6 +13,7 @@ from benchmarks.case import Case
 from benchmarks.suites.programs import maker
 
 BATCH, TIME, WIDTH, HEADS, HIDDEN = 8, 1024, 1024, 16, 4096
+LONG_TIME = 2048  # of a sequence whose heads are twice as wide
 ROWS = 65536
 # What such models run in.
 PRECISIONS = ("bfloat16", "float16")
@@ -28,6 +29,16 @@ model Attention(time, width, heads):
     input x: [batch, time, 3 * width]
     mask = Buffer([time, time], dtype=bool)
     return attend(x, mask, batch, time, heads, width // heads)
+"""
+
+EVERYWHERE = """\
+model Everywhere(time, width, heads):
+    input x: [batch, time, 3 * width]
+    size = width // heads
+    parts = x |> reshape((batch, time, 3, heads, size)) |> permute((2, 0, 3, 1, 4))
+    scores = parts[0] @ transpose(parts[1], -2, -1) * size ** -0.5
+    values = softmax(scores, dim=-1) @ parts[2]
+    return values |> transpose(1, 2) |> reshape((batch, time, width))
 """
 
 BLOCK = (
@@ -63,14 +74,16 @@ model LinearGeluNorm(width, features):
 
 
 class Attention(nn.Module):
-    """Heads of queries, keys and values that lie side by side, under a causal mask."""
+    """Heads of queries, keys and values that lie side by side, under a causal mask if one of some
+    `time` is wanted."""
 
-    mask: Tensor
+    mask: Tensor | None
 
-    def __init__(self, time: int, heads: int) -> None:
+    def __init__(self, time: int | None, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.register_buffer("mask", torch.ones(time, time, dtype=torch.bool).tril())
+        mask = None if time is None else torch.ones(time, time, dtype=torch.bool).tril()
+        self.register_buffer("mask", mask)
 
     def parts(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, each [batch, heads, time, size]."""
@@ -81,7 +94,9 @@ class Attention(nn.Module):
         """The scores stand in memory."""
         q, k, v = self.parts(x)
         scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-        values = torch.softmax(torch.where(self.mask, scores, -torch.inf), -1) @ v
+        if self.mask is not None:
+            scores = torch.where(self.mask, scores, -torch.inf)
+        values = torch.softmax(scores, -1) @ v
         return values.transpose(1, 2).flatten(2)
 
 
@@ -140,6 +155,7 @@ def cases() -> list[Case]:
     attention = 4 * rows * TIME * WIDTH
     weights = 4 * WIDTH * WIDTH + 2 * WIDTH * HIDDEN
     sizes = {"time": TIME, "width": WIDTH, "heads": HEADS}
+    long_sizes = {"time": LONG_TIME, "width": WIDTH, "heads": HEADS // 2}
     return [
         Case(
             "transformers",
@@ -148,6 +164,26 @@ def cases() -> list[Case]:
             maker(ATTENTION, **sizes),
             (BATCH, TIME, 3 * WIDTH),
             attention,
+            {"sdpa": without_scores},
+            precisions=PRECISIONS,
+        ),
+        Case(
+            "transformers",
+            f"unmasked attention {BATCH}x{TIME} by {HEADS} heads of {WIDTH // HEADS}",
+            functools.partial(Attention, None, HEADS),
+            maker(EVERYWHERE, **sizes),
+            (BATCH, TIME, 3 * WIDTH),
+            attention,
+            {"sdpa": without_scores},
+            precisions=PRECISIONS,
+        ),
+        Case(
+            "transformers",
+            f"unmasked attention {BATCH}x{LONG_TIME} by {HEADS // 2} heads of {2 * WIDTH // HEADS}",
+            functools.partial(Attention, None, HEADS // 2),
+            maker(EVERYWHERE, **long_sizes),
+            (BATCH, LONG_TIME, 3 * WIDTH),
+            4 * attention,
             {"sdpa": without_scores},
             precisions=PRECISIONS,
         ),

@@ -251,6 +251,11 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
             (3, 6, 24),
         ),
         (
+            transformers.Attention(None, 2),
+            maker(transformers.EVERYWHERE, time=6, width=8, heads=2),
+            (3, 6, 24),
+        ),
+        (
             transformers.Block(6, 8, 2, 12),
             maker(transformers.BLOCK, time=6, width=8, heads=2, hidden=12),
             (3, 6, 8),
@@ -262,7 +267,7 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
             (4, 5),
         ),
     ],
-    ids=["attention", "block", "gated", "linear gelu norm"],
+    ids=["attention", "attention without a mask", "block", "gated", "linear gelu norm"],
 )
 def test_transformers_are_what_the_plain_ones_compute(
     plain: nn.Module, generated: Callable[[], nn.Module], shape: tuple[int, ...]
