@@ -193,7 +193,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 # Whole tiles, tails, fewer than a tile, one key, and so many steps that greatest scores change.
-SIZES = [(256, 128), (150, 200), (5, 8), (1, 520), (130, 72)]
+SIZES = [(256, 128), (150, 200), (5, 8), (1, 520), (130, 72), (900, 72)]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -414,6 +414,9 @@ def _without_last_keys(x: Node) -> Node:
         (lambda x: mul(x, 0.125), 0.125),
         (_without_last_keys, 0.25),
         (lambda x: mul(mul(x, 0.5), 0.125), 0.125),
+        (lambda x: apply("div", x, 8.0), 0.125),
+        (lambda x: apply("where", apply("ge", x, 5.0), MINUS_INFINITY, mul(x, 0.25)), 0.25),
+        (lambda x: apply("div", x, 0.5), 1.0),  # which is 2
         (lambda x: add(mul(x, 0.125), 1.0), 1.0),  # which is no factor of all
         (lambda x: mul(x, 1.5), 1.0),  # and might make infinities
         (lambda x: mul(x, -0.5), 1.0),  # the greatest is another one

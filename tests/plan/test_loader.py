@@ -1,4 +1,5 @@
-"""How many registers threads have where one warpgroup brings tiles for the others."""
+"""How many registers threads have where one warpgroup brings tiles for the others. The emulator
+reckons with one block a multiprocessor, so where there are two only this test counts them."""
 
 from __future__ import annotations
 

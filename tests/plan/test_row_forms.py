@@ -110,9 +110,25 @@ def test_rows_that_come_ahead_to_two_blocks(width: int, dtype: DType, is_ahead: 
     assert (form.ahead is not None) == is_ahead
     if form.ahead is not None:
         assert (form.ahead.rows, form.least_blocks, form.steps) == (1, 2, 4)
-    x = value("x", "n", width, dtype=dtype)
-    (rms,) = planned(graph([x], apply("rms_norm", x, normalized_shape=(width,)))).steps
-    assert form_of(rms).ahead is None
+
+
+@pytest.mark.parametrize("width", [10240, 12288])
+def test_rows_that_do_not_gain_by_it_do_not_come_ahead(width: int) -> None:
+    """Two phases, and what two blocks have no registers for."""
+    x = value("x", "n", width, dtype=BFLOAT16)
+    norm = apply("layer_norm", x, normalized_shape=(width,))
+    rms = apply("rms_norm", x, normalized_shape=(width,))
+    for y in (apply("softmax", x, dim=1), rms, apply("add", norm, x)):
+        (step,) = planned(graph([x], y)).steps
+        assert form_of(step).ahead is None
+
+
+@pytest.mark.parametrize(("rows", "is_ahead"), [(264, False), (265, True)])
+def test_rows_of_which_no_block_has_two_do_not_come_ahead(rows: int, is_ahead: bool) -> None:
+    """Of 132 multiprocessors with two blocks each."""
+    x = value("x", rows, 10240, dtype=BFLOAT16)
+    (step,) = planned(graph([x], apply("layer_norm", x, normalized_shape=(10240,)))).steps
+    assert (form_of(step).ahead is not None) == is_ahead
 
 
 @pytest.mark.parametrize(

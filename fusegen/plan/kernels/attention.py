@@ -56,7 +56,7 @@ class AttentionTile:
     depth: int
     columns: int
     met_registers: int
-    stages: int = STAGES
+    stages: int
     loader: Loader | None = None
     overlaps: bool = False
 
@@ -79,8 +79,8 @@ class AttentionPlan(KernelPlan):
     and (batch, key, column), and `views` these as matrices, where they are some. A `score` is made
     of the product of a query and a key; the softmax is that of `factor` times the scores, above 0
     and no more than 1. Each thread holds scores of `run` neighbouring keys, and `pair` neighbouring
-    columns for the `epilogue`. On Hopper's tensor cores a block works on the
-    `warpgroup_tile`, on others on the `warp_tile`.
+    columns for the `epilogue`. On Hopper's tensor cores a block works on the `warpgroup_tile`, on
+    others on the `warp_tile`.
     """
 
     axes: AttentionAxes

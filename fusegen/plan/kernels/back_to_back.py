@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Expression, Load
-from fusegen.plan.kernels.attention import FRAGMENT, STAGES
+from fusegen.plan.kernels.attention import FRAGMENT
 from fusegen.plan.kernels.base import WARP, KernelPlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue
 from fusegen.plan.kernels.loader import WARPGROUP, Loader
@@ -40,7 +40,7 @@ class BackToBackTile:
     blocks: int
     middles: int
     met_registers: int
-    stages: int = STAGES
+    stages: int
     loader: Loader | None = None
 
     @property

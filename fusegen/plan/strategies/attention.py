@@ -24,6 +24,7 @@ from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.attention import (
     FRAGMENT,
     RUN,
+    STAGES,
     AttentionAxes,
     AttentionPlan,
     AttentionTile,
@@ -206,18 +207,25 @@ def _without_factor(score: Expression) -> tuple[Expression, float]:
     so that only infinities make one. What is -inf stays so."""
     if not isinstance(score, Compute) or score.dtype.compute is not DType.FLOAT32:
         return score, 1.0
-    if score.operation is CAST and score.dtype is DType.FLOAT32:  # which rounds nothing
+    if score.operation is CAST and score.dtype is DType.FLOAT32:
         (value,) = score.operands
-        return _without_factor(value) if value.dtype.is_float else (score, 1.0)
+        widens = value.dtype.compute is DType.FLOAT32  # and rounds nothing
+        return _without_factor(value) if widens else (score, 1.0)
     if score.operation is MUL:
         for value, other in (score.operands, score.operands[::-1]):
             if isinstance(other, Literal) and LEAST_FACTOR <= other.value <= 1:
                 return value, float(other.value)
+    if score.operation is DIVIDE:
+        value, other = score.operands
+        if isinstance(other, Literal) and 1 <= other.value <= 1 / LEAST_FACTOR:
+            return value, 1 / other.value
     if score.operation is WHERE:
-        condition, value, other = score.operands
-        if isinstance(other, Literal) and other.value == -math.inf:
-            bare, factor = _without_factor(value)
-            return replace(score, operands=(condition, bare, other)), factor
+        condition, *sides = score.operands
+        bare = [_without_factor(side) for side in sides]
+        for i, other in enumerate(reversed(sides)):
+            if isinstance(other, Literal) and other.value == -math.inf:
+                sides[i], factor = bare[i]
+                return replace(score, operands=(condition, *sides)), factor
     return score, 1.0
 
 
@@ -238,6 +246,7 @@ def _warp_tile(axes: AttentionAxes) -> AttentionTile:
         depth=_whole(axes.depths),
         columns=columns,
         met_registers=64,
+        stages=STAGES,
     )
 
 

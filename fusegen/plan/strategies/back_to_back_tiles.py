@@ -20,7 +20,7 @@ ITEMSIZE = 2
 PADDING = ACCESS_BYTES // ITEMSIZE
 # What attention's gradients meet: a mask across its lines, and three numbers of a query.
 MET_REGISTERS = 112
-WARP_TILES = tuple(BackToBackTile(warps, 1, 32, MET_REGISTERS) for warps in (8, 4, 2))
+WARP_TILES = tuple(BackToBackTile(warps, 1, 32, MET_REGISTERS, STAGES) for warps in (8, 4, 2))
 # What a block has of shared memory on cards that have least of those with `mma` (8.6 and 8.9).
 LEAST_SHARED = 99 * 1024
 # Blocks of one multiplying warpgroup, two of which share a multiprocessor: one block with two is
@@ -38,8 +38,8 @@ PRODUCT_SECONDS = 0.35e-6
 
 
 def warpgroup_tile(firsts: int, seconds: Sequence[NarrowOperand]) -> BackToBackTile:
-    """The first whose products leave registers: so many first ones, and one for each of the right
-    operands of the `seconds`."""
+    """The first whose products leave registers, or the last of all: so many first ones, and one for
+    each of the right operands of the `seconds`."""
 
     def fits(tile: BackToBackTile) -> bool:
         # A thread has of a warpgroup's 64 rows half a column's, and packs pairs of what it makes.

@@ -67,12 +67,13 @@ def _ahead(
     layout: Layout, keeping: RowProgram, one_pass: RowProgram | None, most: int
 ) -> tuple[RowForm, ...]:
     """The form in which rows come ahead, where it is worth it: with as few exchanges as can be, as
-    nothing else is done in a multiprocessor meanwhile."""
+    little or nothing else is done in a multiprocessor meanwhile."""
     device = layout.device
     if device is None:
         return ()
     ways: Iterable[Sharing] = ()
-    if rows_ahead.come_in_pairs(layout, keeping):
+    are_pairs = rows_ahead.may_come_in_pairs(layout, bool(keeping.sums))
+    if are_pairs:
         ways = (paired_ahead_sharing(layout),)
     elif rows_ahead.come_ahead(layout, bool(keeping.sums)):
         ways = summing_ahead_sharings(layout, most) if keeping.sums else ahead_sharings(most)
@@ -81,9 +82,12 @@ def _ahead(
         return ()
     rows = keeping.domain.rows.constant
     form = _whole(keeping, way, layout)
-    if rows is not None and rows <= device.processors * form.rows_a_block // form.cluster:
+    at_once = device.processors * form.least_blocks * form.rows_a_block // form.cluster
+    if rows is not None and rows <= at_once:
         return ()  # no block ever has another row
     form = _with_few_exchanges(form, one_pass)
+    if are_pairs and not rows_ahead.comes_in_pairs(form):
+        return ()
     ahead = rows_ahead.ahead_of(form.program, form, layout.vector, device.shared_memory)
     return (replace(form, ahead=ahead),) if ahead else ()
 

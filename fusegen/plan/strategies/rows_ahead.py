@@ -16,11 +16,14 @@ COLUMNS = range(16385, 262145)
 ITEM_BYTES = (2, 4)
 # The same where threads keep sums over rows.
 COLUMNS_WITH_SUMS = range(33, 131073)
-# Rows of 16 bits in three phases or more that come ahead to blocks of which two share a
-# multiprocessor: a layer norm of 10240 columns has 0.92 of a copy's bandwidth so, and 0.77 else.
-# Others of 9216 to 16384 columns were as quick, or spilled registers (docs/notes/memory-bound.md).
+# Rows of so many columns of so many bytes, in so many phases or more, that come ahead to blocks of
+# which just so many share a multiprocessor: a layer norm of 10240 columns has 0.92 of a copy's
+# bandwidth so, and 0.77 else. Others of 9216 to 16384 columns were as quick, or spilled registers
+# (docs/notes/memory-bound.md).
 PAIRED_COLUMNS = (10240, 12288)
+PAIRED_BYTES = 2
 PAIRED_PHASES = 3
+PAIRED_BLOCKS = 2
 # The types of what is copied ahead.
 DTYPES: tuple[DType, ...] = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 # The most rows that are under way at once.
@@ -45,11 +48,15 @@ def come_ahead(layout: Layout, with_sums: bool) -> bool:
     return is_among and item_bytes in ITEM_BYTES and layout.device is not None
 
 
-def come_in_pairs(layout: Layout, program: RowProgram) -> bool:
-    """Whether rows should come ahead to two blocks of a multiprocessor, which keep no sums."""
-    is_among = layout.is_fixed and layout.columns in PAIRED_COLUMNS
-    is_whole = layout.vector == ACCESS_BYTES // min(ITEM_BYTES) and layout.device is not None
-    return is_among and is_whole and not program.sums and len(program.phases) >= PAIRED_PHASES
+def may_come_in_pairs(layout: Layout, with_sums: bool) -> bool:
+    """Whether rows of that length may come ahead to two blocks of a multiprocessor."""
+    is_among = layout.is_fixed and layout.columns in PAIRED_COLUMNS and not with_sums
+    return is_among and layout.vector == ACCESS_BYTES // PAIRED_BYTES
+
+
+def comes_in_pairs(form: RowForm) -> bool:
+    """Whether a form in which they may is one that gains by it."""
+    return form.least_blocks == PAIRED_BLOCKS and len(form.program.phases) >= PAIRED_PHASES
 
 
 def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int) -> Ahead | None:
@@ -61,9 +68,9 @@ def ahead_of(program: RowProgram, form: RowForm, vector: int, shared_memory: int
     if not loads:
         return None
     scalars = _scalars(program)[:MOST_SCALARS]
-    # Where blocks share a multiprocessor, one of them has something to load while another computes.
-    shares = form.least_blocks > 1 and not program.sums
-    rows = min(1 if shares else MOST_ROWS, room // (one * len(loads)))
+    # Where blocks share a multiprocessor, others compute while one waits for a row.
+    are_shared = form.least_blocks > 1 and not program.sums
+    rows = min(1 if are_shared else MOST_ROWS, room // (one * len(loads)))
     resident = _resident(form, program, vector)
     left = room // one - rows * len(loads)
     shared = [load for load in _alike(program, vector) if load not in resident]

@@ -14,9 +14,9 @@ namespace fusegen {
 // Each of `warps` has `parts` times 16 rows. `bring_queries(tile)` fills the tile of the queries,
 // `bring_tiles(tiles, first_key)` those of keys and behind them values. `rows_here` of the tile's rows
 // are there; the others are not handed over.
-template <int vector, int column_vector, int parts, int warps, int met_registers, class Met, class Queries, class Keys,
-          class Values, class T, class BringQueries, class BringTiles, class Meet, class Score,
-          class Keep, class KeepStatistics>
+template <int vector, int column_vector, int parts, int warps, int met_registers, class Met,
+          class Queries, class Keys, class Values, class T, class BringQueries, class BringTiles,
+          class Meet, class Score, class Keep, class KeepStatistics>
 __device__ __forceinline__ void mma_attention(T* shared, int rows_here, int64_t key_count,
                                               float factor, const BringQueries& bring_queries,
                                               const BringTiles& bring_tiles, const Meet& meet,

@@ -136,7 +136,8 @@ struct OperandTile {
     static __device__ __forceinline__ void for_each_piece(const Visit& visit) {
         constexpr int pieces = height * width / piece;
         constexpr int turns = (pieces + threads - 1) / threads;
-        [[maybe_unused]] constexpr int together = turns > 16 ? 4 : turns;  // where one warp brings a tile alone
+        // One warp that brings a tile alone has few registers.
+        [[maybe_unused]] constexpr int together = threads == 32 ? 4 : turns;
 #pragma unroll(together)
         for (int turn = 0; turn < turns; ++turn) {
             const int i = turn * threads + static_cast<int>(threadIdx.x);

@@ -13,9 +13,9 @@
 namespace fusegen {
 
 // Gives registers back, or asks for more: every thread of the warpgroup then has `count`, a
-// multiple of 8 from 24 to 256: setmaxnreg. The kernel needs __launch_bounds__(threads, 1). All
-// threads together have no more than they began with, 168 each of 384: who asks for more than was
-// given back waits for ever.
+// multiple of 8 from 24 to 256: setmaxnreg. The kernel needs __launch_bounds__(threads, blocks). All
+// threads of a block together have no more than they began with, 168 each of 384 where a block is
+// alone, 80 where there are two: who asks for more than was given back waits for ever.
 template <int count>
 __device__ __forceinline__ void decrease_registers() {
     static_assert(count % 8 == 0 && count >= 24 && count <= 256, "not a number of registers");

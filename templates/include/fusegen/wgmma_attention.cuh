@@ -11,9 +11,9 @@ namespace fusegen {
 // The same as `mma_attention`, with 64 rows for each warpgroup. The tile of the queries comes to
 // `queries`, a stage by itself, those of keys and behind them values to the stages of `ring`. Where it
 // `overlaps`, a step's scores are multiplied while the values of the step before are.
-template <int vector, int column_vector, bool overlaps, int met_registers, class Met, class Queries, class Keys,
-          class Values, class T, int stages, class Meet, class Score, class Keep,
-          class KeepStatistics>
+template <int vector, int column_vector, bool overlaps, int met_registers, class Met,
+          class Queries, class Keys, class Values, class T, int stages, class Meet, class Score,
+          class Keep, class KeepStatistics>
 __device__ __forceinline__ void wgmma_attention(const T* queries, Stages<1>& query_stage,
                                                 const T* ring, Stages<stages>& key_stages,
                                                 int rows_here, int64_t key_count, float factor,

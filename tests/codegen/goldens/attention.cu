@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(384, 2) matmul_mul_where_warpgroup_kernel(
     const int64_t tiles = batch * row_tiles;
     constexpr int tile_keys = 64;
     constexpr int stages = 2;
-    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
+    FUSEGEN_SHARED(std::uint64_t, barriers, Stages<1>::barrier_count + Stages<stages>::barrier_count);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
     Stages<1> row_stage(barriers);
     Stages<stages> ring(barriers + row_stage.barrier_count);
@@ -326,9 +326,9 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
             map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_columns, RowOrder::by_lanes>>(
                 &value_map, v, 64, time, value_run[1],
                 {batch}, {value_run[0]})) {
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 128);
             if (in_vectors) {
-                const int64_t resident = processor_count() * 2;
-                const int64_t tiles = batch * divide_up(rows, 128);
                 FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<8>),
                                grid_of(tiles < resident ? tiles : resident), dim3(384), 49152, stream,
                                query_map, key_map, value_map,
@@ -337,8 +337,6 @@ FUSEGEN_EXPORT int launch_matmul_mul_where(
                                mask, Strides<2>(mask_strides), y, batch, time);
                 return FUSEGEN_LAST_ERROR();
             }
-            const int64_t resident = processor_count() * 2;
-            const int64_t tiles = batch * divide_up(rows, 128);
             FUSEGEN_LAUNCH((matmul_mul_where_warpgroup_kernel<1>),
                            grid_of(tiles < resident ? tiles : resident), dim3(384), 49152, stream,
                            query_map, key_map, value_map,

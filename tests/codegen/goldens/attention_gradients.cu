@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(256, 2) gradient_of_q_warpgroup_kernel(
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
     constexpr int stages = 2;
-    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
+    FUSEGEN_SHARED(std::uint64_t, barriers, Stages<1>::barrier_count + Stages<stages>::barrier_count);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
     Stages<1> row_stage(barriers);
     Stages<stages> ring(barriers + row_stage.barrier_count);
@@ -633,9 +633,9 @@ FUSEGEN_EXPORT int launch_gradient_of_q(
             map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
                 &right_1_map, v, time, 64, right_1_run[1],
                 {batch}, {right_1_run[0]})) {
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 64);
             if (in_vectors) {
-                const int64_t resident = processor_count() * 2;
-                const int64_t tiles = batch * divide_up(rows, 64);
                 FUSEGEN_LAUNCH((gradient_of_q_warpgroup_kernel<8>),
                                grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
                                left_0_map, left_1_map, right_0_map, right_1_map,
@@ -645,8 +645,6 @@ FUSEGEN_EXPORT int launch_gradient_of_q(
                                Strides<3>(softmax_2_strides), sum, gradient_of_q, batch, time);
                 return FUSEGEN_LAST_ERROR();
             }
-            const int64_t resident = processor_count() * 2;
-            const int64_t tiles = batch * divide_up(rows, 64);
             FUSEGEN_LAUNCH((gradient_of_q_warpgroup_kernel<1>),
                            grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
                            left_0_map, left_1_map, right_0_map, right_1_map,
@@ -741,7 +739,7 @@ __global__ void __launch_bounds__(256, 2) gradient_of_k_gradient_of_v_warpgroup_
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t tiles = batch * row_tiles;
     constexpr int stages = 2;
-    FUSEGEN_SHARED(std::uint64_t, barriers, 2 + 2 * stages);
+    FUSEGEN_SHARED(std::uint64_t, barriers, Stages<1>::barrier_count + Stages<stages>::barrier_count);
     FUSEGEN_TILE_SHARED(bfloat16, shared);
     Stages<1> row_stage(barriers);
     Stages<stages> ring(barriers + row_stage.barrier_count);
@@ -1240,9 +1238,9 @@ FUSEGEN_EXPORT int launch_gradient_of_k_gradient_of_v(
             map_matrices<WgmmaTile<bfloat16, 64, 64, Neighbours::in_depth, RowOrder::by_lanes>>(
                 &right_1_map, gradient_of_y, time, 64, right_1_run[1],
                 {batch}, {right_1_run[0]})) {
+            const int64_t resident = processor_count() * 2;
+            const int64_t tiles = batch * divide_up(rows, 64);
             if (in_vectors) {
-                const int64_t resident = processor_count() * 2;
-                const int64_t tiles = batch * divide_up(rows, 64);
                 FUSEGEN_LAUNCH((gradient_of_k_gradient_of_v_warpgroup_kernel<8>),
                                grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
                                left_0_map, left_1_map, right_0_map, right_1_map,
@@ -1252,8 +1250,6 @@ FUSEGEN_EXPORT int launch_gradient_of_k_gradient_of_v(
                                Strides<3>(softmax_2_strides), sum, gradient_of_k, gradient_of_v, batch, time);
                 return FUSEGEN_LAST_ERROR();
             }
-            const int64_t resident = processor_count() * 2;
-            const int64_t tiles = batch * divide_up(rows, 64);
             FUSEGEN_LAUNCH((gradient_of_k_gradient_of_v_warpgroup_kernel<1>),
                            grid_of(tiles < resident ? tiles : resident), dim3(256), 49152, stream,
                            left_0_map, left_1_map, right_0_map, right_1_map,

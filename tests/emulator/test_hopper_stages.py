@@ -47,7 +47,7 @@ def test_tiles_whole_and_in_part(
     seed: int,
 ) -> None:
     runtime.configure(seed, check=True)
-    kernel = load_kernel("stages", check=True)
+    kernel = load_kernel("hopper_stages", check=True)
     report, tiles, expected = read_tiles(runtime, kernel, lines, depths, by_lanes)
     assert report is None
     np.testing.assert_array_equal(tiles, expected)
@@ -66,7 +66,7 @@ def test_faults_of_stages(
     assert_found_under_every_seed(
         runtime,
         load_kernel,
-        "stages",
+        "hopper_stages",
         fault,
         says,
         lambda kernel: read_tiles(runtime, kernel, 256, 80, True)[0],
@@ -100,7 +100,7 @@ def test_matrices_that_bulk_copies_reach(
     by_lanes: bool,
     is_described: bool,
 ) -> None:
-    kernel = load_kernel("stages")
+    kernel = load_kernel("hopper_stages")
     arrays = [np.array(values, np.int64) for values in (counts, strides, sizes)]
     found = kernel(*arrays, int(by_lanes), entry="describes") is not None
     assert found == is_described
