@@ -55,6 +55,7 @@ struct OperandTile {
     static constexpr int tile_lines = lines;
     static constexpr int tile_depth = depth;
     static constexpr RowOrder row_order = order;
+    static constexpr int all_pieces = height * width / piece;  // of 16 bytes
     // How many rows that are neighbours in memory a lane is left.
     static constexpr int lane_run = order == RowOrder::by_lanes ? height / 4 : 2;
 
@@ -68,8 +69,9 @@ struct OperandTile {
 
     // Brings the tile that begins at `first_line` and `first_depth` of a matrix of `line_count` by
     // `depth_count`, with zeros beyond it; `stride` elements lie between runs of neighbours, an int
-    // if that is less than `stride_limit`.
-    template <int threads, class Stride>
+    // if that is less than `stride_limit`. `together` pieces are copied at a time, which takes
+    // registers.
+    template <int threads, int together = all_pieces, class Stride>
     static __device__ __forceinline__ void load(T* tile, const T* matrix, Stride stride,
                                                 int64_t first_line, int64_t line_count,
                                                 int64_t first_depth, int64_t depth_count) {
@@ -80,12 +82,12 @@ struct OperandTile {
         const T* const first = matrix + (in_depth ? first_line : first_depth) * int64_t{stride} +
                                (in_depth ? first_depth : first_line);
         if (rows_here == height && columns_here == width) {
-            for_each_piece<threads>([&](int row, int column) {
+            for_each_piece<threads, together>([&](int row, int column) {
                 cp_async(tile + place(row, column), first + (row * stride + column));
             });
             return;
         }
-        for_each_piece<threads>([&](int row, int column) {
+        for_each_piece<threads, together>([&](int row, int column) {
             const int there = row < rows_here ? columns_here - column : 0;
             const int copied = there < 0 ? 0 : there < piece ? there : piece;
             cp_async(tile + place(row, column),
@@ -119,7 +121,7 @@ struct OperandTile {
                                                    const Prepare& prepare_piece) {
         const int lines_here = within(line_count, first_line, lines);
         const int depth_here = within(depth_count, first_depth, depth);
-        for_each_piece<threads>([&](int row, int column) {
+        for_each_piece<threads, all_pieces>([&](int row, int column) {
             const int line = in_depth ? row : column;
             const int at_depth = in_depth ? column : row;
             if (line < lines_here && at_depth < depth_here) {
@@ -131,17 +133,15 @@ struct OperandTile {
         });
     }
 
-    // Calls visit(row, column) for each piece that this thread, one of `threads`, has to bring.
-    template <int threads, class Visit>
+    // Calls visit(row, column) for each piece that this thread, one of `threads`, has to bring,
+    // `together` at a time.
+    template <int threads, int together, class Visit>
     static __device__ __forceinline__ void for_each_piece(const Visit& visit) {
-        constexpr int pieces = height * width / piece;
-        constexpr int turns = (pieces + threads - 1) / threads;
-        // One warp that brings a tile alone has few registers.
-        [[maybe_unused]] constexpr int together = threads == 32 ? 4 : turns;
+        constexpr int turns = (all_pieces + threads - 1) / threads;
 #pragma unroll(together)
         for (int turn = 0; turn < turns; ++turn) {
             const int i = turn * threads + static_cast<int>(threadIdx.x);
-            if (pieces % threads == 0 || i < pieces) {
+            if (all_pieces % threads == 0 || i < all_pieces) {
                 visit(i / (width / piece), i % (width / piece) * piece);
             }
         }

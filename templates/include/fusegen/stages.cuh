@@ -1,4 +1,4 @@
-// Stages in shared memory that one warp fills with tiles, while warpgroups multiply others.
+// Stages in shared memory that a block's first warpgroup fills with tiles, while others multiply.
 #pragma once
 
 #include "mma.cuh"
@@ -52,25 +52,29 @@ struct Stages {
     }
 
     // Fills the stage once it is free, and turns to the next: `bring(barrier)` brings `bytes` by bulk
-    // copies, or where these cannot, `copy()` by copies of 16 bytes. A whole warp does it.
+    // copies, or where these cannot, `copy()` by copies of 16 bytes. All of the warpgroup take part;
+    // only its first warp waits for the stage, and the others for that where there is something to
+    // copy.
     template <class Bring, class Copy>
     __device__ __forceinline__ void fill(bool in_bulk, unsigned bytes, const Bring& bring,
                                          const Copy& copy) {
-        mbarrier_wait(&free[stage], phase ^ 1);
-        __syncwarp();  // no lane is left behind, where it would miss a phase
-        const bool is_first = threadIdx.x % 32 == 0;
+        if (threadIdx.x < 32) {
+            mbarrier_wait(&free[stage], phase ^ 1);
+            __syncwarp();  // no lane is left behind, where it would miss a phase
+        }
         if (in_bulk) {
-            if (is_first) {
+            if (threadIdx.x == 0) {
                 mbarrier_arrive_expect(&arrived[stage], bytes);
                 bring(&arrived[stage]);
             }
         } else {
+            named_barrier_sync(1, 128);
             copy();
             cp_async_commit();
             cp_async_wait<0>();
             fence_async_shared();
-            __syncwarp();
-            if (is_first) {
+            named_barrier_sync(1, 128);
+            if (threadIdx.x == 0) {
                 mbarrier_arrive(&arrived[stage]);
             }
         }

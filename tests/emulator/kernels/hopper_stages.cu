@@ -1,4 +1,4 @@
-// Tiles that a loader warp brings to stages, in bulk where they are whole, and warpgroups read.
+// Tiles that a loader brings to stages, in bulk where they are whole, and warpgroups read.
 #include <fusegen/launch.cuh>
 #include <fusegen/matrix_map.cuh>
 #include <fusegen/stages.cuh>
@@ -27,7 +27,7 @@ __global__ void read_tiles(const __grid_constant__ MatrixMap<2> map, const bfloa
     __syncthreads();
     const int64_t tiles = (lines + tile_lines - 1) / tile_lines;
     if (threadIdx.x < 128) {
-        for (int64_t at = threadIdx.x < 32 ? 0 : batches; at < batches; ++at) {
+        for (int64_t at = 0; at < batches; ++at) {
             const bfloat16* const matrix = matrices + batch_strides(at / heads, at % heads);
             const int place = map.place(at / heads, at % heads);
             for (int64_t tile = 0; tile < tiles; ++tile) {
@@ -39,7 +39,7 @@ __global__ void read_tiles(const __grid_constant__ MatrixMap<2> map, const bfloa
                         bring_whole<Tile>(stage, map, barrier, place, first, 0);
                     },
                     [&] {
-                        Tile::template load<32>(stage, matrix, stride, first, lines, 0, depths);
+                        Tile::template load<128, 4>(stage, matrix, stride, first, lines, 0, depths);
                     });
             }
         }
@@ -62,7 +62,7 @@ __global__ void read_tiles(const __grid_constant__ MatrixMap<2> map, const bfloa
                 // found: RELEASED_EARLY
                 to[i] = stage[Tile::place(i / tile_depth, i % tile_depth)];
             }
-            named_barrier_sync(1 + user, 128);
+            named_barrier_sync(2 + user, 128);
 #ifndef RELEASED_EARLY
             ring.release();
 #endif
