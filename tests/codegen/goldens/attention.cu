@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(384, 2) matmul_mul_where_warpgroup_kernel(
     // Neighbouring blocks share keys and values, which then stay in the L2 cache.
     if (threadIdx.x < 128) {
         decrease_registers<32>();
-        constexpr int threads = 32;  // its first warp
-        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+        constexpr int threads = 128;
+        for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
             const int64_t tile_first_row = block % row_tiles * tile_rows;
             [[maybe_unused]] const int64_t batch_index = block / row_tiles;
             const int query_place = query_map.place(batch_index);
@@ -84,9 +84,9 @@ __global__ void __launch_bounds__(384, 2) matmul_mul_where_warpgroup_kernel(
                     bring_whole<Values>(stage + Keys::size, value_map, barrier,
                         value_place, 0, first_key);
                 }, [&] {
-                    Keys::template load<threads>(stage, key_matrix, static_cast<int>(key_stride),
+                    Keys::template load<threads, 4>(stage, key_matrix, static_cast<int>(key_stride),
                         first_key, keys, 0, depths);
-                    Values::template load<threads>(stage
+                    Values::template load<threads, 4>(stage
                         + Keys::size, value_matrix, static_cast<int>(value_stride),
                         0, columns, first_key, keys);
                 });

@@ -187,8 +187,8 @@ __global__ void __launch_bounds__(256, 2) gradient_of_q_warpgroup_kernel(
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
     if (threadIdx.x < 128) {
         decrease_registers<32>();
-        constexpr int threads = 32;  // its first warp
-        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+        constexpr int threads = 128;
+        for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
             const int64_t tile_first_row = block % row_tiles * tile_rows;
             [[maybe_unused]] const int64_t batch_index = block / row_tiles;
             const int left_0_place = left_0_map.place(batch_index);
@@ -214,9 +214,9 @@ __global__ void __launch_bounds__(256, 2) gradient_of_q_warpgroup_kernel(
                     bring_whole<Right1>(stage + Right0::size, right_1_map, barrier,
                         right_1_place, first_middle, 0);
                 }, [&] {
-                    Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
+                    Right0::template load<threads, 4>(stage, right_0_matrix, static_cast<int>(right_0_stride),
                         first_middle, middles, 0, 64);
-                    Right1::template load<threads>(stage
+                    Right1::template load<threads, 4>(stage
                         + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
                         first_middle, middles, 0, 64);
                 });
@@ -752,8 +752,8 @@ __global__ void __launch_bounds__(256, 2) gradient_of_k_gradient_of_v_warpgroup_
     // Neighbouring blocks share what is brought, which then stays in the L2 cache.
     if (threadIdx.x < 128) {
         decrease_registers<32>();
-        constexpr int threads = 32;  // its first warp
-        for (int64_t block = threadIdx.x < threads ? blockIdx.x : tiles; block < tiles; block += gridDim.x) {
+        constexpr int threads = 128;
+        for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
             const int64_t tile_first_row = block % row_tiles * tile_rows;
             [[maybe_unused]] const int64_t batch_index = block / row_tiles;
             const int left_0_place = left_0_map.place(batch_index);
@@ -779,9 +779,9 @@ __global__ void __launch_bounds__(256, 2) gradient_of_k_gradient_of_v_warpgroup_
                     bring_whole<Right1>(stage + Right0::size, right_1_map, barrier,
                         right_1_place, first_middle, 0);
                 }, [&] {
-                    Right0::template load<threads>(stage, right_0_matrix, static_cast<int>(right_0_stride),
+                    Right0::template load<threads, 4>(stage, right_0_matrix, static_cast<int>(right_0_stride),
                         first_middle, middles, 0, 64);
-                    Right1::template load<threads>(stage
+                    Right1::template load<threads, 4>(stage
                         + Right0::size, right_1_matrix, static_cast<int>(right_1_stride),
                         first_middle, middles, 0, 64);
                 });
