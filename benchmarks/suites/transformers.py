@@ -31,8 +31,8 @@ model Attention(time, width, heads):
     return attend(x, mask, batch, time, heads, width // heads)
 """
 
-EVERYWHERE = """\
-model Everywhere(time, width, heads):
+UNMASKED = """\
+model Unmasked(time, width, heads):
     input x: [batch, time, 3 * width]
     size = width // heads
     parts = x |> reshape((batch, time, 3, heads, size)) |> permute((2, 0, 3, 1, 4))
@@ -149,51 +149,41 @@ def without_scores(plain: nn.Module, x: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=plain.mask)
 
 
+def _attention_operations(time: int) -> int:
+    """Of both products, for heads that are together as wide as the lines."""
+    return 4 * BATCH * time * time * WIDTH
+
+
+def _attention(time: int, heads: int, *, is_masked: bool) -> Case:
+    what = "attention" if is_masked else "unmasked attention"
+    return Case(
+        "transformers",
+        f"{what} {BATCH}x{time} by {heads} heads of {WIDTH // heads}",
+        functools.partial(Attention, time if is_masked else None, heads),
+        maker(ATTENTION if is_masked else UNMASKED, time=time, width=WIDTH, heads=heads),
+        (BATCH, time, 3 * WIDTH),
+        _attention_operations(time),
+        {"sdpa": without_scores},
+        precisions=PRECISIONS,
+    )
+
+
 def cases() -> list[Case]:
     """A case for each."""
     rows = BATCH * TIME
-    attention = 4 * rows * TIME * WIDTH
     weights = 4 * WIDTH * WIDTH + 2 * WIDTH * HIDDEN
     sizes = {"time": TIME, "width": WIDTH, "heads": HEADS}
-    long_sizes = {"time": LONG_TIME, "width": WIDTH, "heads": HEADS // 2}
     return [
-        Case(
-            "transformers",
-            f"attention {BATCH}x{TIME} by {HEADS} heads of {WIDTH // HEADS}",
-            functools.partial(Attention, TIME, HEADS),
-            maker(ATTENTION, **sizes),
-            (BATCH, TIME, 3 * WIDTH),
-            attention,
-            {"sdpa": without_scores},
-            precisions=PRECISIONS,
-        ),
-        Case(
-            "transformers",
-            f"unmasked attention {BATCH}x{TIME} by {HEADS} heads of {WIDTH // HEADS}",
-            functools.partial(Attention, None, HEADS),
-            maker(EVERYWHERE, **sizes),
-            (BATCH, TIME, 3 * WIDTH),
-            attention,
-            {"sdpa": without_scores},
-            precisions=PRECISIONS,
-        ),
-        Case(
-            "transformers",
-            f"unmasked attention {BATCH}x{LONG_TIME} by {HEADS // 2} heads of {2 * WIDTH // HEADS}",
-            functools.partial(Attention, None, HEADS // 2),
-            maker(EVERYWHERE, **long_sizes),
-            (BATCH, LONG_TIME, 3 * WIDTH),
-            4 * attention,
-            {"sdpa": without_scores},
-            precisions=PRECISIONS,
-        ),
+        _attention(TIME, HEADS, is_masked=True),
+        _attention(TIME, HEADS, is_masked=False),
+        _attention(LONG_TIME, HEADS // 2, is_masked=False),
         Case(
             "transformers",
             f"block {BATCH}x{TIME}x{WIDTH}",
             functools.partial(Block, TIME, WIDTH, HEADS, HIDDEN),
             maker(BLOCK, **sizes, hidden=HIDDEN),
             (BATCH, TIME, WIDTH),
-            attention + 2 * rows * weights,
+            _attention_operations(TIME) + 2 * rows * weights,
             precisions=PRECISIONS,
         ),
         Case(

@@ -164,8 +164,11 @@ def _over_keys(plan: AttentionPlan, scope: Scope, *, ahead: bool = False) -> Vec
 def _score(plan: AttentionPlan, scope: Scope, early: Mapping[Load, LoadAhead]) -> NeighboursText:
     loop = _over_keys(plan, scope)
     loop.vectors = {load: f"met.{text.name}" for load, text in early.items()}
-    statements = statements_of(loop, _held((plan.score,), "scores[element]"))
-    statements.lines.append(f"scores[element] = {statements.value(plan.score)};")
+    product = "scores[element]"
+    statements = statements_of(loop, _held((plan.score,), product))
+    value = statements.value(plan.score)
+    if value != product:
+        statements.lines.append(f"{product} = {value};")
     body = statements.drain()
     return NeighboursText("key", tuple(loop.before), body, tuple(loop.after))
 

@@ -252,7 +252,7 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
         ),
         (
             transformers.Attention(None, 2),
-            maker(transformers.EVERYWHERE, time=6, width=8, heads=2),
+            maker(transformers.UNMASKED, time=6, width=8, heads=2),
             (3, 6, 24),
         ),
         (

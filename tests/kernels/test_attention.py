@@ -403,7 +403,7 @@ def _scored(score: Callable[[Node], Node]) -> AttentionPlan:
     return step
 
 
-def _without_last_keys(x: Node) -> Node:
+def _cut_off_below(x: Node) -> Node:
     return apply("where", apply("ge", x, -5.0), mul(x, 0.25), MINUS_INFINITY)
 
 
@@ -412,7 +412,7 @@ def _without_last_keys(x: Node) -> Node:
     [
         (lambda x: x, 1.0),
         (lambda x: mul(x, 0.125), 0.125),
-        (_without_last_keys, 0.25),
+        (_cut_off_below, 0.25),
         (lambda x: mul(mul(x, 0.5), 0.125), 0.125),
         (lambda x: apply("div", x, 8.0), 0.125),
         (lambda x: apply("where", apply("ge", x, 5.0), MINUS_INFINITY, mul(x, 0.25)), 0.25),

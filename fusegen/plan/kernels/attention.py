@@ -70,6 +70,11 @@ class AttentionTile:
         """The threads of a block."""
         return (self.warps + (WARPGROUP if self.loader else 0)) * WARP
 
+    @property
+    def warpgroups(self) -> int:
+        """The warpgroups that multiply."""
+        return self.warps // WARPGROUP
+
 
 @dataclass(frozen=True)
 class AttentionPlan(KernelPlan):

@@ -47,6 +47,11 @@ WIDE_SECONDS = 2.1e-6
 # What a score is multiplied by becomes part of the exponential's factor down to here, far from
 # where float32 would lose any of it.
 LEAST_FACTOR = 2.0**-64
+# The registers of a thread for what its scores meet ahead: beside narrow results those of a mask
+# and a bias of 16 bits, met 8 at a time. With 32, masks that are met one by one spill (168 bytes).
+NARROW_MET_REGISTERS = 24
+WIDE_MET_REGISTERS = 32
+WARP_MET_REGISTERS = 64
 # A weight's instructions: the exponential, its sum, the greatest, and packing.
 WEIGHT_COST = 8
 WHY = (
@@ -245,7 +250,7 @@ def _warp_tile(axes: AttentionAxes) -> AttentionTile:
         keys=64 if columns <= NARROW_COLUMNS else 32,
         depth=_whole(axes.depths),
         columns=columns,
-        met_registers=64,
+        met_registers=WARP_MET_REGISTERS,
         stages=STAGES,
     )
 
@@ -263,7 +268,7 @@ def _warpgroup_tile(axes: AttentionAxes) -> AttentionTile:
         keys=64 if is_narrow else 128,
         depth=_whole(axes.depths),
         columns=_whole(axes.columns),
-        met_registers=24 if is_narrow else 32,
+        met_registers=NARROW_MET_REGISTERS if is_narrow else WIDE_MET_REGISTERS,
         stages=2 if is_narrow else 3,
         loader=loader(warps, blocks),
         overlaps=not is_narrow,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <numeric>
 
 #include "operand_tile.cuh"
 #include "tma.cuh"
@@ -51,10 +52,6 @@ __device__ __forceinline__ void bring_whole(T* tile, const MatrixMap<batches>& m
     }
 }
 
-inline int64_t greatest_common_divisor(int64_t a, int64_t b) {
-    return b == 0 ? a : greatest_common_divisor(b, a % b);
-}
-
 // Describes matrices of `lines` by `depths` for copies of tiles: `stride` elements lie between runs of
 // neighbours, and `strides` between the `counts` of matrices in each dim. False where bulk copies do
 // not reach them.
@@ -67,7 +64,7 @@ bool map_matrices(MatrixMap<batches>* made, const T* first, int64_t lines, int64
     const int64_t columns = Tile::in_depth ? depths : lines;
     int64_t unit = by_lanes ? stride : 0;
     for (int i = 0; i < batches; ++i) {
-        unit = greatest_common_divisor(unit, counts[i] > 1 ? strides[i] : 0);
+        unit = std::gcd(unit, counts[i] > 1 ? strides[i] : int64_t{0});
     }
     unit = unit == 0 ? Tile::piece : unit;
     int64_t last = by_lanes ? (rows - 1) * (stride / unit) : 0;
