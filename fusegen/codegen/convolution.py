@@ -14,10 +14,12 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.expressions import Accumulator, Compute, Expression, Literal, Select, Size, walk
-from fusegen.plan.kernels.convolution import ConvolutionPlan, PixelTile, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces, PixelTile, Window
 from fusegen.plan.phases import Levels
 from fusegen.plan.pixel_tiles import BLOCKS_A_PROCESSOR, CHANNELS, PIECE, THREADS
 
+# What the sizes of the input are called.
+INPUT_SIZES = ("planes", "height", "width")
 # The element at hand, as the lanes hold it.
 ELEMENT = "sums[block][(first + element) / 2][half * 2 + (first + element) % 2]"
 
@@ -56,8 +58,10 @@ class StageText:
 class ConvolutionText:
     """What the skeleton `convolution.cu.j2` fills in.
 
-    `input` and `weight` are elements as they are loaded, in memory's type `storage`; the input is
-    the tensor `input_name`, `input_steps` lie between its neighbours along each dim. The tensor
+    `planes`, `height` and `width` are the result's sizes, `input_sizes` the input's, of which
+    images have no planes. `input` and `weight` are elements as they are loaded, in memory's type
+    `storage`; the input is the tensor `input_name`, `input_steps` lie between its neighbours along
+    each dim. The tensor
     cores take elements as `part`, which is two for each element if the plan is `split`. `row_lines`
     are computed for each channel of an image, ahead of its `channel_values`; `before`, `body` and
     `after` stand around and inside the loop over a run of neighbouring pixels. With a `stage`,
@@ -66,12 +70,13 @@ class ConvolutionText:
 
     kernel: KernelText
     window: Window
+    pieces: Pieces
     tile: PixelTile
     images: str
+    planes: str
     height: str
     width: str
-    input_height: str
-    input_width: str
+    input_sizes: tuple[str, ...]
     channels: int
     input_channels: int
     storage: str
@@ -93,9 +98,30 @@ class ConvolutionText:
     blocks_a_processor: int = BLOCKS_A_PROCESSOR
 
     @property
-    def pieces(self) -> int:
-        """How often 8 channels make up those of the input."""
-        return -(-self.input_channels // PIECE)
+    def has_planes(self) -> bool:
+        """Whether there are planes, and not one image each."""
+        return len(self.input_sizes) == 3
+
+    @property
+    def entries(self) -> int:
+        """How many pieces an element of the result reads."""
+        return self.window.plane_taps * self.pieces.count
+
+    @property
+    def guarded(self) -> bool:
+        """Whether some tiles are multiplied outside the tensor cores: numbers that parts cannot
+        hold, and weights that are infinite or NaN, which must not meet the zeros between the
+        elements of an input that is spread out."""
+        return self.split or self.window.is_spread
+
+    def phase(self, dim: int) -> int:
+        """What makes a place in the spread input, which begins with the padding, a positive number:
+        the next multiple of the spread, less the padding."""
+        return -self.window.padding[dim] % self.window.spread[dim]
+
+    def skipped(self, dim: int) -> int:
+        """How many elements of the input that is."""
+        return -(-self.window.padding[dim] // self.window.spread[dim])
 
     @property
     def channel_tiles(self) -> int:
@@ -105,7 +131,7 @@ class ConvolutionText:
     @property
     def weight_bytes(self) -> int:
         """The shared memory that the fragments of all weights take."""
-        steps = -(-self.window.taps * self.pieces // 2)
+        steps = -(-self.entries // 2)
         channels = self.channel_tiles * self.tile.warp_channels
         planes = 2 if self.split else 1
         return planes * steps * channels * CHANNELS * DType.FLOAT16.itemsize
@@ -145,8 +171,8 @@ class ConvolutionText:
 def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
     """Fill the skeleton from the plan."""
     axes, domain = plan.axes, plan.domain
-    integers = (domain.row, domain.column, domain.columns, axes.images, axes.height, axes.width)
-    sizes = (axes.input_height, axes.input_width)
+    integers = (domain.row, domain.column, domain.columns, axes.images)
+    sizes = (axes.planes, axes.height, axes.width, *axes.input_sizes)
     scope = Scope.of(
         plan.name,
         (plan.input, plan.weight, *plan.values),
@@ -190,12 +216,13 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
     return ConvolutionText(
         KernelText.of(plan, scope),
         plan.window,
+        plan.pieces,
         plan.tile,
         scope.text(axes.images),
+        scope.text(axes.planes),
         scope.text(axes.height),
         scope.text(axes.width),
-        scope.text(axes.input_height),
-        scope.text(axes.input_width),
+        tuple(scope.text(size) for size in axes.input_sizes),
         axes.channels,
         axes.input_channels,
         storage,
@@ -219,12 +246,9 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
 def _steps(plan: ConvolutionPlan, scope: Scope) -> tuple[str, ...]:
     """The distances between neighbours of the input along each dim, in elements."""
     buffer = plan.input.buffer
-    packed = (
-        f"{plan.axes.input_channels} * input_height * input_width",
-        "input_height * input_width",
-        "input_width",
-        "1",
-    )
+    *planes, height, width = (f"input_{n}" for n in INPUT_SIZES[-len(plan.axes.input_sizes) :])
+    image = [str(plan.axes.input_channels), *planes, height, width]
+    packed = tuple(" * ".join(image[dim:]) or "1" for dim in range(len(image) + 1))
     if buffer not in scope.strided:
         return packed
     strides = f"{scope.buffer(buffer)}_strides"

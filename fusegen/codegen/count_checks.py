@@ -42,7 +42,7 @@ def _windows(plan: ModulePlan) -> tuple[CountCheck, ...]:
     for step in plan.steps:
         if isinstance(step, ConvolutionPlan):
             (node,) = (n for n in step.covers if isinstance(n.operation, LibraryCall))
-            for size in (step.axes.height, step.axes.width):
+            for size in (step.axes.planes, step.axes.height, step.axes.width):
                 if size.constant is None:
                     found[CountCheck("window", str(labels_of((node,))[0]), size)] = None
     return tuple(found)

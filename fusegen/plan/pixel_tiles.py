@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node
-from fusegen.ir.integers import Integer
 from fusegen.plan.group import Context, NotApplicable
 from fusegen.plan.kernels.base import WARP
-from fusegen.plan.kernels.convolution import ConvolutionAxes, PixelTile, Window
+from fusegen.plan.kernels.convolution import Pieces, PixelTile, Window
+from fusegen.plan.plain_convolution import PlainConvolution
 
 # Neighbouring pixels that a lane holds: two fragments of 8 pixels side by side.
 LANE_PIXELS = 4
-# Channels of a fragment: rows of weights, and of the 8 input channels beside each other.
+# Channels of a fragment, the rows of weights; and numbers that it takes of the input together.
 CHANNELS = 16
 PIECE = 8
 # Pixels that a warp works on together: float32, which has two sums an element, fills the registers
@@ -34,59 +33,29 @@ BLOCKS_A_PROCESSOR = 2
 SHARED_MEMORY = 110 * 1024
 
 
-def window_of(node: Node) -> Window:
-    """How the kernel of a convolution lies on its input."""
-    kernel = tuple(size.constant for size in node.operands[1].shape[2:])
-    stride, padding, dilation = (
-        node.attributes.integers(name) for name in ("stride", "padding", "dilation")
-    )
-    rows, columns = kernel
-    assert rows is not None and columns is not None
-    return Window(
-        (rows, columns),
-        (stride[0], stride[1]),
-        (padding[0], padding[1]),
-        (dilation[0], dilation[1]),
-    )
+def pieces_of(window: Window, input_channels: int) -> Pieces:
+    """How what is read at a place is cut into pieces: few channels of several planes share one."""
+    planes = window.kernel[0]
+    channels = 1 << (input_channels - 1).bit_length()  # a power of two, which divides a piece
+    if planes == 1 or channels >= PIECE:
+        of_planes = -(-input_channels // PIECE)
+        return Pieces(PIECE, 1, of_planes, planes * of_planes)
+    shared = PIECE // channels
+    return Pieces(channels, shared, 1, -(-planes // shared))
 
 
-def axes_of(node: Node) -> ConvolutionAxes:
-    """The loop variables of a convolution."""
-    data, weight = node.operands
-    images, channels, height, width = node.shape
-    input_channels = weight.shape[1].constant
-    assert channels.constant is not None and input_channels is not None
-    return ConvolutionAxes(
-        Integer.symbol("image_index", images),
-        Integer.symbol("input_channel", input_channels),
-        Integer.symbol("input_row", data.shape[2]),
-        Integer.symbol("input_column", data.shape[3]),
-        Integer.symbol("output_channel", channels),
-        Integer.symbol("kernel_row", weight.shape[2]),
-        Integer.symbol("kernel_column", weight.shape[3]),
-        images,
-        input_channels,
-        data.shape[2],
-        data.shape[3],
-        channels.constant,
-        height,
-        width,
-    )
-
-
-def pixel_tile(node: Node, context: Context) -> PixelTile:
+def pixel_tile(convolution: PlainConvolution, context: Context) -> PixelTile:
     """The tile of a convolution; raises NotApplicable where none is small enough."""
-    if any(size.constant is None for size in node.operands[1].shape):
-        raise NotApplicable("the weight's size is known only at run time")
-    axes, window = axes_of(node), window_of(node)
-    pieces = -(-axes.input_channels // PIECE)
-    entries = window.taps * pieces
-    if entries > (MOST_ENTRIES if axes.channels > CHANNELS else NARROW_ENTRIES):
+    node, window = convolution.result, convolution.window
+    input_channels, channels = convolution.input_channels, convolution.channels
+    pieces = pieces_of(window, input_channels).count
+    entries = window.plane_taps * pieces
+    if entries > (MOST_ENTRIES if channels > CHANNELS else NARROW_ENTRIES):
         raise NotApplicable(
-            f"an element reads {axes.input_channels} channels of {window.taps} pixels, which is "
+            f"an element reads {input_channels} channels of {window.taps} pixels, which is "
             "work for a library's convolution"
         )
-    blocks = -(-axes.channels // CHANNELS)
+    blocks = -(-channels // CHANNELS)
     warp_blocks = 2 if blocks > 1 else 1
     planes = 2 if node.dtype is DType.FLOAT32 else 1
     steps = -(-entries // 2)
@@ -96,10 +65,10 @@ def pixel_tile(node: Node, context: Context) -> PixelTile:
     pixels = WARP_PIXELS if planes == 1 else SPLIT_WARP_PIXELS
     pitch = THREADS // WARP * pixels + STAGE_PADDING
     stage = warp_blocks * CHANNELS * pitch * node.dtype.itemsize
-    most_columns = node.shape[3].constant
+    most_columns = node.shape[-1].constant
     for rows, widest in SHAPES:
         columns = widest if most_columns is None else min(widest, most_columns)
-        slots = pieces * window.span(0, rows) * window.span(1, columns)
+        slots = pieces * window.span(1, rows) * window.span(2, columns)
         patch = planes * slots * PIECE * DType.FLOAT16.itemsize
         if slots <= MOST_ROUNDS * THREADS and patch + weights + stage <= limit:
             return PixelTile(rows, columns, pixels, warp_blocks * CHANNELS, slots, pitch)

@@ -15,15 +15,22 @@ from fusegen.plan.module import plan_module
 from tests.emulated import apply, graph, value
 from tests.trained import compare, trained
 
-HINTS = {"n": 64, "h": 128, "w": 128}
+HINTS = {"n": 64, "d": 16, "h": 128, "w": 128}
 
 
 def convolved(
-    channels: int, results: int, kernel: tuple[int, int], dtype: DType, **given: object
+    channels: int,
+    results: int,
+    kernel: tuple[int, ...],
+    dtype: DType,
+    transposed: bool = False,
+    **given: object,
 ) -> Graph:
-    x = value("x", "n", channels, "h", "w", dtype=dtype)
-    weight = value("weight", results, channels, *kernel, dtype=dtype)
-    return graph([x, weight], apply("conv2d", x, weight, **given), name="Convolved")
+    x = value("x", "n", channels, *"dhw"[-len(kernel) :], dtype=dtype)
+    shape = (channels, results) if transposed else (results, channels)
+    weight = value("weight", *shape, *kernel, dtype=dtype)
+    name = f"conv{'_transpose' if transposed else ''}{len(kernel)}d"
+    return graph([x, weight], apply(name, x, weight, **given), name="Convolved")
 
 
 def has_kernel(model: Graph) -> bool:
@@ -42,10 +49,18 @@ def has_kernel(model: Graph) -> bool:
         (convolved(5, 12, (2, 3), DType.BFLOAT16, dilation=(2, 1)), (7, 9)),
         (convolved(8, 8, (1, 1), DType.FLOAT16), (4, 8)),
         (convolved(16, 9, (3, 3), DType.FLOAT16, padding=(2, 2)), (3, 5)),
+        (convolved(8, 16, (3, 3), DType.FLOAT32, stride=(2, 1)), (6, 7)),
+        (convolved(3, 8, (2, 3, 3), DType.FLOAT32, padding=(1, 0, 1)), (3, 5, 6)),
+        (convolved(4, 6, (3, 2, 3), DType.BFLOAT16, stride=2), (5, 6, 9)),
+        (convolved(8, 3, (4, 4), DType.FLOAT32, True, stride=2, padding=1), (5, 6)),
+        (convolved(16, 3, (3, 3, 3), DType.FLOAT16, True, stride=2, output_padding=1), (3, 4, 5)),
     ],
-    ids=["few", "rectangle", "dilated", "a pixel", "padded"],
+    ids=[
+        *("few", "rectangle", "dilated", "a pixel", "padded", "strided", "planes"),
+        *("strided planes", "transposed", "transposed planes"),
+    ],
 )
-def test_gradients(model: Graph, pixels: tuple[int, int]) -> None:
+def test_gradients(model: Graph, pixels: tuple[int, ...]) -> None:
     assert has_kernel(model)
     (made,) = trained([model], HINTS)
     generator = torch.Generator().manual_seed(5)
@@ -61,18 +76,18 @@ def test_gradients(model: Graph, pixels: tuple[int, int]) -> None:
         generator=generator,
     )
     weight = torch.randn([s.constant or 0 for s in model.inputs[1].shape], generator=generator)
-    compare(made, [x.to(dtype), weight.to(dtype)], {"n": 2, "h": pixels[0], "w": pixels[1]})
+    sizes = dict(zip("dhw"[-len(pixels) :], pixels, strict=True))
+    compare(made, [x.to(dtype), weight.to(dtype)], {"n": 2, **sizes})
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        convolved(8, 32, (3, 3), DType.FLOAT32, stride=(2, 1)),
         convolved(8, 64, (3, 3), DType.FLOAT32),  # an element reads 64 channels
         convolved(8, 8, (1, 1), DType.FLOAT32, padding=(1, 1)),  # results of no pixel
         convolved(8, 8, (3, 3), DType.FLOAT64),
     ],
-    ids=["strided", "many channels", "padding alone", "float64"],
+    ids=["many channels", "padding alone", "float64"],
 )
 def test_what_is_left_to_the_library(model: Graph) -> None:
     assert not has_kernel(model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -102,6 +104,96 @@ def test_special_values_in_16_bits(dtype: DType) -> None:
     expected = F.conv2d(*(t.double() for t in tensors), padding=1).to(torch_dtype(dtype))
     tolerance = 4 * torch.finfo(torch_dtype(dtype)).eps
     torch.testing.assert_close(found, expected, equal_nan=True, atol=tolerance, rtol=tolerance)
+
+
+BF16, F16, F32 = DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32
+# An operation, channels of the input and the result, the kernel, the input's sizes, a dtype, and
+# arguments.
+OF_PLANES_OR_SPREAD = [
+    ("conv3d", 3, 16, (3, 3, 3), (5, 6, 9), BF16, {"padding": 1}),
+    ("conv3d", 8, 20, (2, 3, 3), (5, 9, 11), BF16, {"stride": (2, 1, 2), "padding": (1, 0, 1)}),
+    ("conv3d", 12, 4, (3, 1, 2), (7, 5, 8), F16, {"dilation": (2, 1, 1)}),
+    ("conv3d", 1, 3, (4, 2, 2), (7, 5, 8), F32, {"padding": (2, 0, 1)}),
+    ("conv3d", 2, 33, (3, 2, 2), (7, 5, 8), F32, {"stride": (1, 2, 1)}),
+    ("conv_transpose2d", 3, 20, (4, 4), (5, 7), BF16, {"stride": 2, "padding": 1}),
+    ("conv_transpose2d", 12, 5, (3, 2), (5, 7), F32, {"stride": (3, 2), "output_padding": (2, 1)}),
+    ("conv_transpose2d", 9, 4, (2, 2), (3, 70), F16, {"stride": 4}),
+    ("conv_transpose3d", 3, 16, (3, 3, 3), (4, 5, 6), BF16, {"stride": 2, "padding": 1}),
+    ("conv_transpose3d", 3, 4, (3, 3, 3), (4, 5, 6), F32, {"stride": 2, "output_padding": 1}),
+    (
+        "conv_transpose3d",
+        *(5, 3, (2, 3, 2), (4, 5, 6), F16),
+        {"stride": (1, 2, 3), "padding": (0, 1, 0), "dilation": (2, 1, 2)},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def of_planes_or_spread() -> list[Kernels]:
+    graphs = []
+    for name, channels, results, kernel, sizes, dtype, given in OF_PLANES_OR_SPREAD:
+        dims = "dhw"[-len(sizes) :]
+        shape = (channels, results) if "transpose" in name else (results, channels)
+        x = value("x", "n", channels, *dims, dtype=dtype)
+        weight = value("weight", *shape, *kernel, dtype=dtype)
+        graphs.append(graph([x, weight], apply(name, x, weight, **given)))
+    made = build(graphs, check=True)
+    assert all(isinstance(each.plan.steps[0], ConvolutionPlan) for each in made)
+    return made
+
+
+@pytest.mark.parametrize("number", range(len(OF_PLANES_OR_SPREAD)))
+def test_planes_and_inputs_that_are_spread_out(
+    of_planes_or_spread: list[Kernels], number: int
+) -> None:
+    name, channels, results, kernel, sizes, dtype, given = OF_PLANES_OR_SPREAD[number]
+    of = getattr(F, name)
+    shape = (channels, results) if "transpose" in name else (results, channels)
+    x = normal(2, channels, *sizes, seed=number).to(torch_dtype(dtype))
+    weight = normal(*shape, *kernel, seed=100 + number).to(torch_dtype(dtype))
+    (found,) = of_planes_or_spread[number](x, weight, check=True)
+    exact = of(x.double(), weight.double(), **given)
+    terms = of(x.double().abs(), weight.double().abs(), **given)
+    count = channels * math.prod(kernel)
+    # As `check_each_element` has it; 16 bits are exact there, their sums and results are rounded.
+    allowed = terms * (3 * 2.0**-22 + 2 * count * 2.0**-24) + 2.0**-40
+    if dtype is not F32:
+        allowed += exact.abs() * torch.finfo(torch_dtype(dtype)).eps
+    assert found.shape == exact.shape
+    assert bool(((found.double() - exact).abs() <= allowed).all())
+
+
+@pytest.mark.parametrize("special", [INFINITY, NAN])
+@pytest.mark.parametrize(
+    "number", [i for i, case in enumerate(OF_PLANES_OR_SPREAD) if "stride" in case[-1]]
+)
+def test_special_values_do_not_meet_zeros_between_elements(
+    of_planes_or_spread: list[Kernels], number: int, special: float
+) -> None:
+    """An infinite weight times a zero that stands for no element would be NaN."""
+    name, channels, results, kernel, sizes, dtype, given = OF_PLANES_OR_SPREAD[number]
+    shape = (channels, results) if "transpose" in name else (results, channels)
+    x = normal(2, channels, *sizes).to(torch_dtype(dtype))
+    weight = normal(*shape, *kernel, seed=1).to(torch_dtype(dtype))
+    weight[1, 1].view(-1)[1] = special
+    x[0, 0].view(-1)[7] = special
+    (found,) = of_planes_or_spread[number](x, weight, check=True)
+    exact = getattr(F, name)(x.double(), weight.double(), **given)
+    assert torch.equal(found.isnan(), exact.isnan())
+    assert torch.equal(found.isinf(), exact.isinf())
+
+
+def test_a_norm_behind_planes() -> None:
+    x, weight = value("x", "n", 3, 4, "h", "w"), value("weight", 8, 3, 2, 3, 3)
+    active = apply("sigmoid", apply("conv3d", x, weight))
+    chain = graph([x, weight], apply("group_norm", active, num_groups=4))
+    tensors = normal(2, 3, 4, 9, 21), normal(8, 3, 2, 3, 3, seed=1)
+    (made,) = build([chain], check=True)
+    assert sum(isinstance(step, ConvolutionPlan) for step in made.plan.steps) == 2
+    (found,) = made(*tensors, check=True)
+    exact = F.group_norm(torch.sigmoid(F.conv3d(*(t.double() for t in tensors))), 4)
+    # A standard deviation of 0.4, so errors of the sigmoid, a unit of 2^-23, count double.
+    torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=1e-5)
 
 
 def test_an_empty_batch(kernels: Kernels) -> None:

@@ -8,11 +8,11 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.plan.boundaries import boundaries
 from fusegen.plan.cost import H100, SizeHints
-from fusegen.plan.kernels.convolution import ConvolutionPlan, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces, Window
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.rows import RowPlan
-from fusegen.plan.pixel_tiles import MOST_ROUNDS, THREADS
+from fusegen.plan.pixel_tiles import MOST_ROUNDS, THREADS, pieces_of
 from tests.emulated import apply, graph, planned, value
 
 HINTS = {"n": 64, "h": 128, "w": 128}
@@ -38,9 +38,9 @@ def steps(inputs: list[Node], *results: Node) -> list[type]:
     [
         (convolved(channels=64), "an element reads 64 channels of 9 pixels"),
         (convolved(channels=3, kernel=(7, 7)), "an element reads 3 channels of 49 pixels"),
-        (convolved(groups=2), "only a plain two-dimensional convolution"),
-        (convolved(kernel=(3,)), "only a plain two-dimensional convolution"),
-        (convolved(kernel=(2, 2, 2)), "only a plain two-dimensional convolution"),
+        (convolved(kernel=(4, 4, 4)), "an element reads 8 channels of 64 pixels"),
+        (convolved(groups=2), "only convolutions over two or three dims in one group"),
+        (convolved(kernel=(3,)), "only convolutions over two or three dims in one group"),
         (convolved(dtype=DType.FLOAT64), "a convolution of float64"),
     ],
 )
@@ -53,9 +53,27 @@ def test_what_is_left_to_the_library(case: tuple[list[Node], Node], why: str) ->
     assert why in boundary.why
 
 
-def test_a_transposed_convolution_is_left_to_the_library() -> None:
-    x, weight = value("x", "n", 8, "h", "w"), value("weight", 8, 4, 3, 3)
-    assert steps([x, weight], apply("conv_transpose2d", x, weight)) == [LibraryPlan]
+@pytest.mark.parametrize("channels", [8, 64])
+def test_a_transposed_convolution_of_few_channels_has_a_kernel(channels: int) -> None:
+    x, weight = value("x", "n", channels, "h", "w"), value("weight", channels, 16, 3, 3)
+    result = apply("gelu", apply("conv_transpose2d", x, weight, stride=2))
+    few = channels == 8
+    assert steps([x, weight], result)[0] is (ConvolutionPlan if few else LibraryPlan)
+
+
+def test_planes_and_their_norms_have_kernels() -> None:
+    x, weight = value("x", "n", 3, 12, "h", "w"), value("weight", 16, 3, 3, 3, 3)
+    norm = apply("group_norm", apply("conv3d", x, weight), num_groups=4)
+    kinds = [ConvolutionPlan, RowPlan, ConvolutionPlan]
+    assert steps([x, weight], norm) == kinds
+
+
+def test_norms_of_planes_whose_number_is_not_known_read_a_stored_result() -> None:
+    x, weight = value("x", "n", 3, "d", "h", "w"), value("weight", 16, 3, 3, 3, 3)
+    norm = apply("group_norm", apply("conv3d", x, weight), num_groups=4)
+    plan = planned(graph([x, weight], norm), HINTS | {"d": 12})
+    first = plan.steps[0]
+    assert isinstance(first, ConvolutionPlan) and first.stores and not first.states
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32])
@@ -133,15 +151,37 @@ def test_tiles_fit_into_registers_and_shared_memory(
     step = fitting(convolved(channels, kernel, dtype, **given))
     tile = step.tile
     window = step.window
-    pieces = -(-channels // 8)
-    needed = pieces * window.span(0, tile.rows) * window.span(1, tile.columns)
+    assert step.pieces.count == -(-channels // 8)
+    needed = step.pieces.count * window.span(1, tile.rows) * window.span(2, tile.columns)
     assert tile.slots == needed <= MOST_ROUNDS * THREADS
     parts = 2 if dtype is DType.FLOAT32 else 1
     assert 2 * parts * tile.slots * 16 < H100.shared_memory
 
 
 def test_the_span_of_a_window() -> None:
-    window = Window((3, 2), (2, 1), (0, 0), (1, 4))
-    assert [window.span(0, n) for n in (1, 2, 3)] == [3, 5, 7]
-    assert [window.span(1, n) for n in (1, 2)] == [5, 6]
-    assert window.taps == 6
+    window = Window((1, 3, 2), (1, 2, 1), (0, 0, 0), (1, 1, 4), (1, 1, 1))
+    assert [window.span(1, n) for n in (1, 2, 3)] == [3, 5, 7]
+    assert [window.span(2, n) for n in (1, 2)] == [5, 6]
+    assert window.taps == window.plane_taps == 6
+    assert not window.is_spread
+
+
+@pytest.mark.parametrize(
+    ("planes", "channels", "pieces"),
+    [
+        (1, 3, Pieces(8, 1, 1, 1)),
+        (1, 20, Pieces(8, 1, 3, 3)),
+        (3, 8, Pieces(8, 1, 1, 3)),
+        (3, 12, Pieces(8, 1, 2, 6)),
+        (3, 3, Pieces(4, 2, 1, 2)),
+        (4, 1, Pieces(1, 8, 1, 1)),
+    ],
+)
+def test_few_channels_of_several_planes_share_a_piece(
+    planes: int, channels: int, pieces: Pieces
+) -> None:
+    ones = (1, 1, 1)
+    window = Window((planes, 3, 3), ones, (0, 0, 0), ones, ones)
+    assert pieces_of(window, channels) == pieces
+    assert pieces.channels * pieces.planes == 8
+    assert pieces.count * pieces.planes >= planes * pieces.of_planes

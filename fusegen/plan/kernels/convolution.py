@@ -1,7 +1,8 @@
-"""Two-dimensional convolutions on the tensor cores."""
+"""Convolutions of few channels on the tensor cores."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
@@ -11,47 +12,75 @@ from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 
+Spatial = tuple[int, int, int]
+
 
 @dataclass(frozen=True)
 class Window:
-    """How a convolution's kernel lies on an image, each number for rows and for columns."""
+    """How a convolution's kernel lies on its input, each number for planes, rows and columns; an
+    image is one plane.
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
+    The kernel sees an element of the input at every `spread`-th place and zeros between them, which
+    is what a transposed convolution makes of its stride.
+    """
+
+    kernel: Spatial
+    stride: Spatial
+    padding: Spatial
+    dilation: Spatial
+    spread: Spatial
 
     @property
     def taps(self) -> int:
-        """How many pixels of a channel an element of the result reads."""
-        return self.kernel[0] * self.kernel[1]
+        """How many places of a channel an element of the result reads."""
+        return math.prod(self.kernel)
+
+    @property
+    def plane_taps(self) -> int:
+        """How many of them lie in one plane."""
+        return self.kernel[1] * self.kernel[2]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether there are zeros between the input's elements."""
+        return any(step > 1 for step in self.spread)
 
     def span(self, dim: int, results: int) -> int:
-        """How many input pixels along a dim `results` neighbouring results read, gaps included."""
+        """How many places along a dim `results` neighbouring results read, gaps included."""
         return (results - 1) * self.stride[dim] + (self.kernel[dim] - 1) * self.dilation[dim] + 1
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What the kernel reads at a place of a plane, in pieces of 8 numbers: each has `channels` of
+    the input in `planes` neighbouring planes of the kernel; `of_planes` pieces make up all channels
+    of these, `count` everything."""
+
+    channels: int
+    planes: int
+    of_planes: int
+    count: int
 
 
 @dataclass(frozen=True)
 class ConvolutionAxes:
     """The loop variables of a convolution, and its sizes.
 
-    `image`, `input_channel`, `input_row` and `input_column` point into the input, `channel`,
-    `input_channel`, `kernel_row` and `kernel_column` into the weight; the result has `height` x
-    `width` pixels in each of `channels` channels.
+    `image`, `input_channel` and `input_place` point into the input, `channel`, `input_channel` and
+    `kernel_place` into the weight; the result has `height` x `width` pixels in each of `planes`
+    planes of `channels` channels. Places are (plane, row, column), or (row, column) of images.
     """
 
     image: Integer
-    input_channel: Integer
-    input_row: Integer
-    input_column: Integer
     channel: Integer
-    kernel_row: Integer
-    kernel_column: Integer
+    input_channel: Integer
+    input_place: tuple[Integer, ...]
+    kernel_place: tuple[Integer, ...]
     images: Integer
     input_channels: int
-    input_height: Integer
-    input_width: Integer
+    input_sizes: tuple[Integer, ...]
     channels: int
+    planes: Integer
     height: Integer
     width: Integer
 
@@ -61,7 +90,7 @@ class PixelTile:
     """The pixels of the result that a block computes at a time: at most `rows` x `columns`.
 
     Its warps take `warp_pixels` of them together, for `warp_channels` channels of the result.
-    `slots` is how many pixels of the input, 8 channels each, that takes at most. Results that go
+    `slots` is how many pieces of the input that takes at most. Results that go
     through shared memory lie `stage_pitch` elements from channel to channel there.
     """
 
@@ -75,19 +104,20 @@ class PixelTile:
 
 @dataclass(frozen=True)
 class ConvolutionPlan(KernelPlan):
-    """A two-dimensional convolution on the tensor cores, and what is done with each element.
+    """A convolution on the tensor cores, and what is done with each element.
 
-    Channels are the rows and pixels the columns of a matrix product whose depth is what an element
-    reads: 8 input channels at a time for each tap. float32 numbers are pairs of float16 there,
-    and tiles whose range is too wide for that are computed outside the tensor cores. A row of
-    `domain` is a channel of an image of the result, its columns are the pixels. `states` are
-    those of reductions over a tile's pixels of each channel. What is stored `through_shared`
-    memory leaves in longer runs of pixels than a warp holds. `measured` are the values that
-    statistics are taken of: each kernel that computes them must find the same bits.
+    Channels are the rows and pixels of a plane the columns of a matrix product whose depth is what
+    an element reads: one of `pieces` at a time for each tap of a plane. float32 numbers are pairs
+    of float16 there, and tiles whose range is too wide for that are computed outside the tensor
+    cores. A row of `domain` is a plane of a channel of the result, its columns are the pixels.
+    `states` are those of reductions over a tile's pixels of each row. What is stored
+    `through_shared` memory leaves in longer runs of pixels than a warp holds. `measured` are the
+    values that statistics are taken of: each kernel that computes them must find the same bits.
     """
 
     axes: ConvolutionAxes
     window: Window
+    pieces: Pieces
     input: Load
     weight: Load
     domain: Domain

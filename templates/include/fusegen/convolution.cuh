@@ -54,6 +54,7 @@ struct Magnitudes {
         least_minus_one =
             other.least_minus_one < least_minus_one ? other.least_minus_one : least_minus_one;
     }
+    __device__ __forceinline__ bool are_finite() const { return greatest < 0x7f800000u; }
 };
 
 // The power of two that brings the greatest of some numbers to between 2^14 and 2^15, where float16
