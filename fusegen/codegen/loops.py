@@ -12,7 +12,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import GuardedLoadText
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
-from fusegen.plan.access import Access, access, advances, compares_alike
+from fusegen.plan.access import Access, access, advances, compares_alike, crossed
 from fusegen.plan.early_loads import MOST_GUARDED
 from fusegen.plan.expressions import Compute, Expression, Load, Position
 from fusegen.plan.kernels.stores import Store
@@ -40,7 +40,8 @@ class VectorLoop:
     there; `taken` are those of them that the loop reads.
     What one side of a selection alone may read is loaded under that side's conditions; those that
     are the same for a whole vector have the names in `conditions`, and their loads those in
-    `guarded`.
+    `guarded`. Loads in `pairs` are of two elements at most for a vector, its first one's and
+    that of the `last`; `steps` tell from which element on it is the latter.
     Vectors are stored only where `guard`, if any, is true, and by way of the function `exchange`.
     """
 
@@ -60,6 +61,9 @@ class VectorLoop:
     after: list[str] = field(default_factory=list)
     vectors: dict[Load, str] = field(default_factory=dict)
     shared: dict[Load, str] = field(default_factory=dict)
+    pairs: dict[Load, tuple[str, str]] = field(default_factory=dict)
+    steps: dict[Quotient, str] = field(default_factory=dict)
+    last: str = ""
     conditions: dict[Condition, str] = field(default_factory=dict)
     guarded: dict[tuple[Load, tuple[Condition, ...]], str] = field(default_factory=dict)
 
@@ -83,6 +87,9 @@ class VectorLoop:
         if not self.is_contiguous(load.offset):
             if self._access(load.offset) is Access.UNIFORM:
                 return self._shared(load)
+            division = crossed(load.offset, self.step, self.vector)
+            if division is not None:
+                return self._one_of_two(load, division)
             strided = load.buffer in self.scope.strided
             self._prepare_divisions((load.offset, *(load.coordinates if strided else ())))
             return scalar_load(self.scope)(load)
@@ -175,6 +182,28 @@ class VectorLoop:
             self.shared[load] = variable
         return loaded(self.shared[load], load.dtype)
 
+    def _one_of_two(self, load: Load, division: Quotient) -> str:
+        """An element of which a vector needs two at most: that of its first and that of its last
+        element, between which `division` makes the step."""
+        at_first = self._at_first()
+        if division not in self.steps:
+            variable = self.scope.names.fresh("until_step")
+            numerator = division.numerator.substitute(at_first)
+            size = self.scope.text(division.denominator)
+            rest = self.scope.factor(Integer.of_atom(Remainder(numerator, division.denominator)))
+            self.before.append(f"const int64_t {variable} = {size} - {rest};")
+            self.steps[division] = variable
+        if load not in self.pairs:
+            name, dtype = self.scope.buffer(load.buffer), storage_type(load.buffer.dtype)
+            ends = []
+            for end, at in (("first", at_first), ("last", self._at_last())):
+                ends.append(self.scope.names.fresh(f"{name}_{end}"))
+                source = f"{name}[{self.scope.address(load, at)}]"
+                self.before.append(f"const {dtype} {ends[-1]} = {source};")
+            self.pairs[load] = (ends[0], ends[1])
+        first, last = (loaded(end, load.dtype) for end in self.pairs[load])
+        return f"element < {self.steps[division]} ? {first} : {last}"
+
     def choice(self, choice: Compute, known: Mapping[Expression, str]) -> str | None:
         """The text for whether an element is kept, where neighbours lie together: four of them
         share their random numbers, so the choices for a vector are made together, ahead."""
@@ -224,6 +253,15 @@ class VectorLoop:
         function = f"store_vector_if({self.guard}, " if self.guard else "store_vector("
         self.after.append(f"{function}{place(name, address)}, {given});")
         return f"{variable}[element] = {converted};"
+
+    def _at_last(self) -> dict[Symbol, Integer]:
+        symbol = self.step.alone
+        if not self.last:
+            self.last = self.scope.names.fresh("last")
+            self.before.append(f"const int64_t {self.last} = {self.first} + vector - 1;")
+        last = Symbol(self.last, symbol.extent)
+        self.scope.symbols[last] = self.last
+        return {symbol: Integer.of_atom(last)}
 
     def _at_first(self) -> dict[Symbol, Integer]:
         symbol = self.step.alone

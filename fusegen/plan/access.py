@@ -36,6 +36,31 @@ def advances(value: Integer, step: Integer, vector: int) -> bool:
     return run is not None and run[0] == 1
 
 
+def crossed(position: Integer, step: Integer, vector: int) -> Quotient | None:
+    """The quotient by which alone `position` depends on the loop variable, if it has two values at
+    most over `vector` steps: it divides neighbouring numbers by a constant that is no less."""
+    symbol = step.alone
+    for division in sorted(position.divisions(), key=str):
+        if isinstance(division, Quotient) and (division.denominator.constant or 0) >= vector:
+            is_all = not _depends(position, symbol, besides=division)
+            if is_all and advances(division.numerator, step, vector):
+                return division
+    return None
+
+
+def _depends(value: Integer, symbol: Symbol, besides: Quotient) -> bool:
+    """Whether a value depends on a symbol other than by a quotient."""
+    for monomial, _ in value.terms:
+        for atom in monomial:
+            if atom == symbol:
+                return True
+            if isinstance(atom, Symbol) or atom == besides:
+                continue
+            if any(_depends(x, symbol, besides) for x in (atom.numerator, atom.denominator)):
+                return True
+    return False
+
+
 def compares_alike(
     coordinate: Integer,
     bound: Integer,

@@ -41,6 +41,26 @@ def test_every_element_has_its_channel(dtype: DType, size: tuple[int, int]) -> N
         assert torch.equal(found, x * scale)
 
 
+@pytest.mark.parametrize("size", [(3, 3), (5, 7), (2, 7)])
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_two_channels_share_a_vector(dtype: DType, size: tuple[int, int]) -> None:
+    """The plane's size is known, so it is known that a vector crosses one boundary at most."""
+    torch_dtype = getattr(torch, dtype.value)
+    x = value("x", "n", CHANNELS, *size, dtype=dtype)
+    scale, shift = (value(name, CHANNELS, 1, 1, dtype=dtype) for name in ("scale", "shift"))
+    shifted = graph([x, scale, shift], apply("add", apply("mul", x, scale), shift), name="Shifted")
+    assert "until_step" in cuda_text(planned(shifted))
+    generator = torch.Generator().manual_seed(5)
+    given = torch.randn(3, CHANNELS, *size, generator=generator).to(torch_dtype)
+    channels = torch.arange(1, CHANNELS + 1).view(CHANNELS, 1, 1).to(torch_dtype)
+    # Powers of two, and a sum that is exact in float32 before it is rounded once.
+    scales, shifts = 2.0**channels, channels
+    for seed in range(2):
+        (found,) = run(shifted, [given, scales, shifts], seed=seed, check=True)
+        exact = given.double() * scales.double() + shifts.double()
+        assert torch.equal(found, exact.to(torch.float32).to(torch_dtype))
+
+
 @pytest.mark.parametrize("size", [(1, 2), (5, 7), (4, 8)])
 def test_rows_of_channels(size: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(4)

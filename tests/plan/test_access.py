@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusegen.ir.integers import Integer
-from fusegen.plan.access import Access, access, compares_alike, even_sizes
+from fusegen.plan.access import Access, access, compares_alike, crossed, even_sizes
 from tests.plan.numeric import evaluate
 
 N, M = Integer.symbol("n"), Integer.symbol("m")
@@ -173,3 +173,40 @@ def test_sizes_do_not_depend_on_the_order_of_a_set(turn: int) -> None:
     divisions = sorted((STEP // M + STEP // (N * 3)).divisions(), key=str)[::turn]
     position: Any = SimpleNamespace(divisions=lambda: divisions)
     assert even_sizes([position], STEP, 4) == (N * 3, M)
+
+
+@given(positions(), st.sampled_from([2, 4, 8]), st.integers(1, 6), st.integers(1, 6))
+@settings(max_examples=300, deadline=None)
+def test_what_is_crossed_is_so_once(position: Integer, vector: int, n: int, m: int) -> None:
+    """Before a step of the quotient all elements are the vector's first one, behind it its last."""
+    division = crossed(position, STEP, vector)
+    if division is None:
+        return
+    quotient = Integer.of_atom(division)
+    for start in range(0, 48 * n - vector + 1, vector):
+        at = [{"n": n, "m": m, "row": 1, "step": start + i} for i in range(vector)]
+        values = [evaluate(position, each) for each in at]
+        quotients = [evaluate(quotient, each) for each in at]
+        assert quotients[-1] - quotients[0] <= 1
+        for value, found in zip(values, quotients, strict=True):
+            assert value == (values[0] if found == quotients[0] else values[-1])
+
+
+@pytest.mark.parametrize(
+    ("position", "vector", "is_crossed"),
+    [
+        (STEP // 9 % 4, 8, True),
+        (STEP // 8, 8, True),
+        ((STEP + 3) // 12 * 5 + ROW, 4, True),
+        (STEP // 7, 8, False),  # two steps in a vector
+        (STEP // N, 4, False),  # of a size that may be less
+        (STEP % 9, 8, False),
+        (STEP // 9 + STEP, 8, False),
+        (STEP * 2 // 9, 4, False),
+        (ROW, 4, False),
+    ],
+)
+def test_quotients_of_two_values_are_found(
+    position: Integer, vector: int, is_crossed: bool
+) -> None:
+    assert (crossed(position, STEP, vector) is not None) is is_crossed

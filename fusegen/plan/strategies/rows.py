@@ -226,7 +226,8 @@ def row_plan(
         form = others[0]  # what few rows get, of which it matters how many blocks there are
     program = form.program
     work = row_work(program, hints)
-    blocks = -(-hints.value(program.domain.rows) // form.rows_a_block) * form.cluster * parts
+    rows_a_block = form.rows_a_block * (layout.vector if layout.is_outer else 1)
+    blocks = -(-hints.value(program.domain.rows) // rows_a_block) * form.cluster * parts
     if form.mapping is RowMapping.WARP:
         # With several vectors a thread, as many more bytes are under way.
         blocks *= min(form.steps, -(-layout.columns // (form.lanes * layout.vector)))
