@@ -279,7 +279,8 @@ class _Writer:
         assert isinstance(operation, LibraryCall)
         passed = ",\n        ".join(library_arguments(step, self.variables))
         several = f"<{operation.results}, {operation.result}>" if operation.results > 1 else ""
-        called = f"run.library{several}(\n        {passed})"
+        function = "library_channels_last" if operation.channels_last else "library"
+        called = f"run.{function}{several}(\n        {passed})"
         result = self.results.get(step.result.name)
         if result is not None and result.shape != step.result.shape:
             sizes = self._sizes(result.shape)

@@ -199,13 +199,16 @@ class LibraryCall(Record):
 
     `aten` is the operator's name (`aten::convolution`), and `parameters` are exactly the
     operator's arguments in its order. Of the `results` it returns, the one at position `result` is
-    the value. One that is not `repeatable` may have other bits in another run on a GPU.
+    the value. One that is not `repeatable` may have other bits in another run on a GPU. The tensors
+    of one with `channels_last` have the channels in their last dim, and the operator takes views of
+    them with the channels in the second.
     """
 
     aten: str
     results: int = 1
     result: int = 0
     repeatable: bool = True
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from fusegen.passes import pipeline
 from fusegen.passes.inner_sums import sum_inner_dims_first
 from fusegen.passes.pipeline import Pass
 from fusegen.passes.private_chains import separate_reductions
+from fusegen.plan.channels_last import put_channels_last
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.strategies import piece_sums
@@ -30,6 +31,12 @@ def with_stored_operands(
     graph: Graph, device: Device, hints: SizeHints, watch: pipeline.Watch = pipeline.unseen
 ) -> Graph:
     """The same, once its sizes are named, with copies of what products had better read as matrices
-    on that device."""
-    storing = partial(store_scattered_operands, device=device, hints=hints)
-    return pipeline.run(graph, watch, (Pass("store scattered operands", storing),))
+    on that device, and the library's convolutions with channels last."""
+    passes = (
+        Pass("put channels last", partial(put_channels_last, device=device)),
+        Pass(
+            "store scattered operands",
+            partial(store_scattered_operands, device=device, hints=hints),
+        ),
+    )
+    return pipeline.run(graph, watch, passes)

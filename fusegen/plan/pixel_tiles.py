@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fusegen.ir.dtypes import DType
-from fusegen.plan.group import Context, NotApplicable
+from fusegen.plan.cost import Device
+from fusegen.plan.group import NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.convolution import Pieces, PixelTile, Window
 from fusegen.plan.plain_convolution import PlainConvolution
@@ -44,7 +45,7 @@ def pieces_of(window: Window, input_channels: int) -> Pieces:
     return Pieces(channels, shared, 1, -(-planes // shared))
 
 
-def pixel_tile(convolution: PlainConvolution, context: Context) -> PixelTile:
+def pixel_tile(convolution: PlainConvolution, device: Device) -> PixelTile:
     """The tile of a convolution; raises NotApplicable where none is small enough."""
     node, window = convolution.result, convolution.window
     input_channels, channels = convolution.input_channels, convolution.channels
@@ -61,7 +62,7 @@ def pixel_tile(convolution: PlainConvolution, context: Context) -> PixelTile:
     steps = -(-entries // 2)
     padded = -(-blocks // warp_blocks) * warp_blocks
     weights = planes * steps * padded * CHANNELS * CHANNELS * DType.FLOAT16.itemsize
-    limit = min(SHARED_MEMORY, context.device.shared_memory // BLOCKS_A_PROCESSOR)
+    limit = min(SHARED_MEMORY, device.shared_memory // BLOCKS_A_PROCESSOR)
     pixels = WARP_PIXELS if planes == 1 else SPLIT_WARP_PIXELS
     pitch = THREADS // WARP * pixels + STAGE_PADDING
     stage = warp_blocks * CHANNELS * pitch * node.dtype.itemsize

@@ -107,4 +107,26 @@ CONVOLUTION = LibraryCall(
     gradient=_convolution_gradient,
 )
 
+
+
+def _infer_channels_last(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    def second(type: TensorType) -> TensorType:
+        first, *spatial, channels = type.shape
+        return TensorType((first, channels, *spatial), type.dtype)
+
+    images, channels, *spatial = _infer_convolution(tuple(map(second, types)), attributes).shape
+    return TensorType((images, *spatial, channels), types[0].dtype)
+
+
+CONVOLUTION_CHANNELS_LAST = LibraryCall(
+    "convolution_channels_last",
+    parameters=(INPUT, tensor("weight"), BIAS, *_WINDOWS),
+    infer=_infer_channels_last,
+    twin="torch.ops.aten.convolution({input}.movedim(-1, 1), {weight}.movedim(-1, 1), {bias}, "
+    "{stride}, {padding}, {dilation}, {transposed}, {output_padding}, {groups}).movedim(1, -1)",
+    summary="A convolution of tensors that have their channels in the last dim.",
+    aten="aten::convolution",
+    channels_last=True,
+)
+
 RECORDS = (CONVOLUTION,)

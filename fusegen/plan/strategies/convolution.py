@@ -67,7 +67,7 @@ def plan_statistics(group: Group, context: Context) -> tuple[Step, ...]:
     after = _after(group, reductions)
     first = tuple(r for r in group.results if r not in after)
     last = tuple(r for r in group.results if r in after and r.type.count != rows)
-    tile = pixel_tile(convolution, context)
+    tile = pixel_tile(convolution, context.device)
     height, width = convolution.result.shape[-2:]
     parts = _tiles(height, tile.rows) * _tiles(width, tile.columns)
     states = _states(reductions, context, convolution.domain, evaluator, parts)
@@ -269,7 +269,7 @@ def _plan(
         _load_at(data, (axes.image, axes.input_channel, *axes.input_place)),
         _load_at(weight, convolution.weight_place(axes)),
         domain,
-        pixel_tile(convolution, context),
+        pixel_tile(convolution, context.device),
         _vector(domain.columns),
         stores,
         states,

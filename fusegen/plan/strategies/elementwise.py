@@ -13,6 +13,7 @@ from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import loads_of
 from fusegen.plan.special_functions import multiplied
+from fusegen.plan.strategies.turned_tiles import turned_tiles
 
 # The widest access the device makes, in bytes, and the most elements worth handling together.
 ACCESS_BYTES = 16
@@ -43,7 +44,11 @@ def plan(group: Group, context: Context) -> tuple[ElementwisePlan, ...]:
         names = ", ".join(value.name for value in walk(values) if value in out)
         why += f"; special functions take longest, so reciprocals are multiplied out in {names}"
     width = vector_width(stores)
-    return (ElementwisePlan("", group.nodes, why, cost, index, count, stores, width, out),)
+    tiles = turned_tiles(group.results, evaluator, context, width)
+    if tiles is not None:
+        across = ", ".join(dict.fromkeys(load.buffer.name for load in tiles.turned))
+        why += f"; {across} lies across, and is turned in shared memory by tiles"
+    return (ElementwisePlan("", group.nodes, why, cost, index, count, stores, width, out, tiles),)
 
 
 def vector_width(stores: tuple[Store, ...]) -> int:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import product
-from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
+from fusegen.ops.primitive.convolutions import (
+    CONVOLUTION,
+    CONVOLUTION_CHANNELS_LAST,
+    INPUT_GRADIENT,
+)
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.cost import Cost, SizeHints
 from fusegen.plan.group import Context, Group, NotApplicable
@@ -33,13 +37,18 @@ def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
         library_flops=_convolution_flops(node, hints),
     )
     why = f"{node.operation.name} is left to PyTorch's own kernel, which fusegen does not rewrite"
+    if node.operation is CONVOLUTION_CHANNELS_LAST:
+        why = (
+            "a convolution of many channels is left to PyTorch's own kernel, which is quickest "
+            "with channels last, as this module has them for it"
+        )
     return (LibraryPlan(node, operands, context.buffers[node], why, cost),)
 
 
 def _convolution_flops(node: Node, hints: SizeHints) -> int:
     """What a convolution or the gradient of one's input multiplies and adds, as often as makes it
     as slow as it is; 0 for other operations."""
-    if node.operation not in (CONVOLUTION, INPUT_GRADIENT):
+    if node.operation not in (CONVOLUTION, CONVOLUTION_CHANNELS_LAST, INPUT_GRADIENT):
         return 0
     is_gradient = node.operation is INPUT_GRADIENT
     weight = node.operands[-1] if is_gradient else node.operands[1]

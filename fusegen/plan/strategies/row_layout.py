@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.cost import Device
+from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import Context
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
@@ -34,6 +35,8 @@ OUTER_ROWS = 32
 OUTER_LANES = 8
 MOST_OUTER_LANES = 16
 OUTER_STEPS = 4
+# Half a sector of 32 bytes, the least that memory gives.
+SCATTERED_BYTES = 16
 # A part of a row should be long enough to be worth a block.
 LEAST_PART = 2048
 
@@ -131,19 +134,34 @@ def _weighted_accesses(program: RowProgram, context: Context) -> list[tuple[int,
     """For each buffer touched along the columns: its item size, and its bytes' direction. A vector
     that all rows read weighs little, as it is small."""
     domain = program.domain
-    touched: list[tuple[Buffer, Integer]] = []
-    for phase in program.phases:
-        touched += [(x.buffer, x.offset) for x in loads_of(phase.roots)]
-        touched += [(s.buffer, s.position) for s in phase.stores]
     found = []
-    for buffer, position in dict.fromkeys(touched):
-        if domain.column.alone not in position.symbols():
-            continue
+    for buffer, position in dict.fromkeys(_touched(program)):
         moved = context.hints.value(buffer.bytes)
         columns = moved * (access(position, domain.column, 1) is Access.CONTIGUOUS)
         rows = moved * (access(position, domain.row, 1) is Access.CONTIGUOUS)
         found.append((buffer.dtype.itemsize, _Weight(rows if not columns else 0, columns)))
     return found
+
+
+def _touched(program: RowProgram) -> Iterator[tuple[Buffer, Integer]]:
+    """What each phase reads and writes along the columns, and where."""
+    for phase in program.phases:
+        loads = ((x.buffer, x.offset) for x in loads_of(phase.roots))
+        for buffer, position in (*loads, *((s.buffer, s.position) for s in phase.stores)):
+            if program.domain.column.alone in position.symbols():
+                yield buffer, position
+
+
+def scattered_bytes(program: RowProgram, is_outer: bool, hints: SizeHints) -> int:
+    """What memory moves for accesses that neighbouring threads do not make to neighbours: a part of
+    a sector for each of them, as others find the rest of it in the cache."""
+    domain = program.domain
+    step = domain.row if is_outer else domain.column
+    moved = 0
+    for buffer, position in _touched(program):
+        if access(position, step, 1) is Access.SCATTERED:
+            moved += hints.value(buffer.type.count) * SCATTERED_BYTES
+    return moved
 
 
 def _outer_vector(program: RowProgram, narrowest: int) -> int:

@@ -19,11 +19,11 @@ from fusegen.plan.expressions import PartialStates, Reduced, walk
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
-from fusegen.plan.kernels.rows import RowForm, RowMapping, RowPlan
+from fusegen.plan.kernels.rows import BUSY_THREADS, RowForm, RowMapping, RowPlan
 from fusegen.plan.kernels.stores import StateStore, Store
 from fusegen.plan.phases import build_program, loads_of, state_holders
 from fusegen.plan.strategies.row_forms import looping, row_forms
-from fusegen.plan.strategies.row_layout import Layout
+from fusegen.plan.strategies.row_layout import Layout, scattered_bytes
 
 # Blocks for each multiprocessor where blocks share rows: enough loads in flight to fill memory.
 BLOCKS_A_PROCESSOR = 4
@@ -232,7 +232,10 @@ def row_plan(
         # With several vectors a thread, as many more bytes are under way.
         blocks *= min(form.steps, -(-layout.columns // (form.lanes * layout.vector)))
     busy = min(1.0, max(1, blocks) / device.processors)
-    cost = Cost(work.reads, work.writes, work.flops, occupancy=busy)
+    threads = min(1.0, max(1, blocks) * form.threads / (device.processors * BUSY_THREADS))
+    scattered = scattered_bytes(program, layout.is_outer, hints)
+    least = max(work.flops / device.rate / threads, scattered / device.bandwidth)
+    cost = Cost(work.reads, work.writes, work.flops, occupancy=busy, least_seconds=least)
     kept = "read once and kept in registers" if program.slots else "read in each pass"
     passes = "one pass" if len(program.phases) == 1 else f"{len(program.phases)} passes"
     has_next = hints.value(program.domain.rows) * forms[0].cluster > device.processors

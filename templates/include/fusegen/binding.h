@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -290,19 +291,17 @@ public:
     // the one at position `taken`.
     template <std::size_t results = 1, std::size_t taken = 0, class... Arguments>
     Tensor library(const char* name, const Arguments&... arguments) {
-        static_assert(results <= sizeof...(Arguments), "the results take the arguments' place");
-        std::array<StableIValue, sizeof...(Arguments)> stack{stack_value(arguments)...};
-        TORCH_ERROR_CODE_CHECK(
-            torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION));
-        std::array<Tensor, results> given;
-        for (std::size_t i = 0; i < results; ++i) {
-            given[i] = torch::stable::detail::to<Tensor>(stack[i]);
-        }
-        const Tensor made = torch::stable::contiguous(given[taken]);
-#ifdef FUSEGEN_EMULATE
-        expose(made, true);
-#endif
-        return made;
+        return contiguous(called<results, taken>(name, arguments...));
+    }
+
+    // The same for tensors with their channels in the last dim, which the operator has in the second.
+    template <std::size_t results = 1, std::size_t taken = 0, class... Arguments>
+    Tensor library_channels_last(const char* name, const Arguments&... arguments) {
+        const Tensor made = called<results, taken>(name, channels_second(arguments)...);
+        std::vector<int64_t> dims = dims_of(made);
+        dims.erase(dims.begin() + 1);
+        dims.push_back(1);
+        return contiguous(permuted(made, dims));
     }
 
     // Refuses to go on after a launch that failed.
@@ -329,6 +328,50 @@ public:
 
 private:
     const Tensor& first_;
+
+    template <std::size_t results, std::size_t taken, class... Arguments>
+    static Tensor called(const char* name, const Arguments&... arguments) {
+        static_assert(results <= sizeof...(Arguments), "the results take the arguments' place");
+        std::array<StableIValue, sizeof...(Arguments)> stack{stack_value(arguments)...};
+        TORCH_ERROR_CODE_CHECK(
+            torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION));
+        std::array<Tensor, results> given;
+        for (std::size_t i = 0; i < results; ++i) {
+            given[i] = torch::stable::detail::to<Tensor>(stack[i]);
+        }
+        return given[taken];
+    }
+
+    static Tensor contiguous(const Tensor& given) {
+        const Tensor made = torch::stable::contiguous(given);
+#ifdef FUSEGEN_EMULATE
+        expose(made, true);
+#endif
+        return made;
+    }
+
+    static std::vector<int64_t> dims_of(const Tensor& tensor) {
+        std::vector<int64_t> dims(tensor.dim());
+        std::iota(dims.begin(), dims.end(), int64_t(0));
+        return dims;
+    }
+
+    static Tensor permuted(const Tensor& tensor, const std::vector<int64_t>& dims) {
+        return called<1, 0>("aten::permute", tensor, dims);
+    }
+
+    // A view of a tensor with its last dim in the second place; other arguments as they are.
+    static Tensor channels_second(const Tensor& tensor) {
+        std::vector<int64_t> dims = dims_of(tensor);
+        dims.pop_back();
+        dims.insert(dims.begin() + 1, tensor.dim() - 1);
+        return permuted(tensor, dims);
+    }
+
+    template <class Argument>
+    static const Argument& channels_second(const Argument& argument) {
+        return argument;
+    }
 
     template <class Argument>
     static StableIValue stack_value(const Argument& argument) {

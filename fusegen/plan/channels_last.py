@@ -1,0 +1,121 @@
+"""Convolutions that PyTorch computes do so with their channels last.
+
+cuDNN's kernels for 16 bits take images so, and copy those that are not before and after. Copies of
+the operands, which a kernel of this module makes, and results that others read where they stand
+save one of the two ways for results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fusegen.ir.graph import Graph, Node, Shape, topological
+from fusegen.ops import build
+from fusegen.ops.construct import call
+from fusegen.ops.pointwise.functions import CLONE
+from fusegen.ops.primitive.convolutions import CONVOLUTION, CONVOLUTION_CHANNELS_LAST
+from fusegen.ops.record import LibraryCall, Pointwise, Reduction, View
+from fusegen.passes.rewrite import with_roots
+from fusegen.plan.cost import Device
+from fusegen.plan.group import NotApplicable
+from fusegen.plan.pixel_tiles import pixel_tile
+from fusegen.plan.plain_convolution import plain_convolution
+from fusegen.plan.tensor_cores import TENSOR_DTYPES
+
+# Channels that a 16-byte access takes: the kernels for channels last need multiples of them.
+CHANNELS = 8
+
+
+def put_channels_last(graph: Graph, device: Device) -> Graph:
+    """The graph in which convolutions of 16 bits that have no kernel of their own have their
+    channels last, where what reads the results does so as well."""
+    order = topological(graph.roots)
+    users: dict[Node, list[Node]] = {node: [] for node in order}
+    for node in order:
+        for operand in dict.fromkeys(node.operands):
+            users[operand].append(node)
+    done: dict[Node, Node] = {}
+    for node in order:
+        operands = tuple(done[operand] for operand in node.operands)
+        moved = node if operands == node.operands else replace(node, operands=operands)
+        suits = _is_for_the_library(node, device) and _reads_well(node, users)
+        done[node] = _with_channels_last(moved) if suits else moved
+    return with_roots(graph, tuple(_stored(done[root]) for root in graph.roots))
+
+
+def _stored(root: Node) -> Node:
+    """A result, which is no view of another value."""
+    return call(CLONE, (root,)) if isinstance(root.operation, View) else root
+
+
+def _with_channels_last(node: Node) -> Node:
+    rank = node.type.rank
+    last = (0, *range(2, rank), 1)
+    data, weight = (call(CLONE, (build.permute(x, last),)) for x in node.operands)
+    attributes = {name: value for name, value in node.attributes.items() if name != "bias"}
+    made = call(CONVOLUTION_CHANNELS_LAST, (data, weight, None), **attributes)
+    made = replace(made, name=node.name, span=node.span, origin=node.written_as)
+    return build.permute(made, (0, rank - 1, *range(1, rank - 1)))
+
+
+def _is_for_the_library(node: Node, device: Device) -> bool:
+    """Whether it is a convolution that only PyTorch computes, with whole vectors of channels."""
+    if node.operation is not CONVOLUTION or node.dtype not in TENSOR_DTYPES:
+        return False
+    if node.type.rank not in (4, 5) or len(node.operands) != 2:
+        return False
+    channels = node.shape[1].constant, node.operands[0].shape[1].constant
+    if any(count is None or count % CHANNELS for count in channels):
+        return False
+    try:
+        pixel_tile(plain_convolution(node), device)
+    except NotApplicable:
+        return True
+    return False
+
+
+def _reads_well(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether all that is made of each of its elements is read as well with the channels last: by
+    elementwise operations, by the library, and by reductions over the channels or whole images.
+    Elements that depend on a reduction of their own image are better made in one kernel with it,
+    which cannot read along one dim and write along another."""
+    rank = node.type.rank
+    pixels = set(range(2, rank))
+    for value in _elements_of(node, users, node.shape):
+        for user in users[value]:
+            if isinstance(user.operation, Reduction):
+                dims = set(user.attributes.integers("dims"))
+                is_whole = dims == {1} or pixels <= dims <= {0, *pixels}
+                if value.type.rank != rank or not is_whole:
+                    return False
+                if 0 not in dims and node.shape in _shapes_made_of(user, users):
+                    return False
+            elif not isinstance(user.operation, (Pointwise, LibraryCall)):
+                return False
+    return True
+
+
+def _elements_of(
+    node: Node, users: Mapping[Node, Sequence[Node]], shape: Shape
+) -> dict[Node, None]:
+    """A value, and what elementwise operations make of it in the same shape."""
+    found = {node: None}
+    stack = [node]
+    while stack:
+        for user in users[stack.pop()]:
+            if isinstance(user.operation, Pointwise) and user.shape == shape and user not in found:
+                found[user] = None
+                stack.append(user)
+    return found
+
+
+def _shapes_made_of(node: Node, users: Mapping[Node, Sequence[Node]]) -> set[Shape]:
+    """The shapes of all that depends on a value."""
+    found = {node: None}
+    stack = [node]
+    while stack:
+        fresh = [user for user in users[stack.pop()] if user not in found]
+        found.update(dict.fromkeys(fresh))
+        stack += fresh
+    return {value.shape for value in found}

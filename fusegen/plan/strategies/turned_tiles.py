@@ -1,0 +1,75 @@
+"""Elementwise kernels some of whose operands lie across, such as images with channels last."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+from fusegen.ir.graph import Node
+from fusegen.ir.integers import Integer, product
+from fusegen.plan.access import Access, access
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.evaluate import Evaluator
+from fusegen.plan.expressions import Load, Select, walk
+from fusegen.plan.group import Context
+from fusegen.plan.kernels.elementwise import TURNED_PITCH, TURNED_TILE, TurnedTiles
+from fusegen.plan.kernels.stores import Store
+from fusegen.plan.phases import loads_of
+
+# Shorter lines leave most of a tile idle.
+LEAST_LINE = TURNED_TILE // 4
+# What a kernel may declare of shared memory.
+STATIC_SHARED = 48 * 1024
+
+
+def turned_tiles(
+    results: tuple[Node, ...], evaluator: Evaluator, context: Context, vector: int
+) -> TurnedTiles | None:
+    """The tiles for results of one shape, where some operand lies across and `vector` of its
+    elements come with one access."""
+    shape = results[0].shape
+    if len(shape) < 2 or any(result.shape != shape for result in results):
+        return None
+    ways = []
+    for first, middle in itertools.combinations(range(len(shape)), 2):
+        sizes = product(shape[:first]), product(shape[first:middle]), product(shape[middle:])
+        _, *lines = (context.hints.value(size) for size in sizes)
+        if min(lines) >= LEAST_LINE:
+            filled = prod(line / (-(-line // TURNED_TILE) * TURNED_TILE) for line in lines)
+            ways.append((filled, first, sizes))
+    # The fullest tiles first, and of equals those of more images, whose places are told easily.
+    for _, _, sizes in sorted(ways, key=lambda way: way[:2], reverse=True):
+        tiles = _tiles(results, evaluator, context, sizes, vector)
+        if tiles is not None:
+            return tiles
+    return None
+
+
+def _tiles(
+    results: tuple[Node, ...],
+    evaluator: Evaluator,
+    context: Context,
+    sizes: tuple[Integer, Integer, Integer],
+    vector: int,
+) -> TurnedTiles | None:
+    images, rows, columns = sizes
+    names = ("image", "row", "column")
+    image, row, column = (Integer.symbol(n, s) for n, s in zip(names, sizes, strict=True))
+    position = (image * rows + row) * columns + column
+    stores = tuple(
+        Store(context.buffers[r], position, evaluator.at(r, unflatten(position, r.shape)))
+        for r in results
+    )
+    values = tuple(store.value for store in stores)
+    if any(isinstance(expression, Select) for expression in walk(values)):
+        return None  # what only one side may read cannot be brought for both
+    turned: list[Load] = []
+    for load in loads_of(values):
+        if access(load.offset, column, 1) is Access.SCATTERED:
+            if access(load.offset, row, vector, (rows,)) is not Access.CONTIGUOUS:
+                return None
+            turned.append(load)
+    shared = sum(load.buffer.dtype.itemsize for load in turned) * TURNED_TILE * TURNED_PITCH
+    if not turned or shared > STATIC_SHARED:
+        return None
+    return TurnedTiles(image, row, column, images, rows, columns, stores, tuple(turned))
