@@ -21,7 +21,8 @@ class RowLoop:
     ahead of all else; with `alike_late` not those of what all rows read alike, which is in the L1
     cache and would take registers. With `across`, a vector's elements belong to neighbouring rows
     from `own_row` on instead of columns: states and results are arrays, and all that a row needs is
-    computed where it is used. Sums over rows stand in arrays or, without `keeps_sums`, in memory at
+    computed where it is used; what `gathers` feeds states with all columns that a thread takes
+    together. Sums over rows stand in arrays or, without `keeps_sums`, in memory at
     `sums`. With `joins`, a phase's states are merged together: each merge costs a barrier. Where
     `guard` is given, registers hold a row as vectors, which are stored only where it is true. The
     loads in `copies` and `scalars` come ahead; the vectors of those in `resident` stand in arrays
@@ -38,6 +39,7 @@ class RowLoop:
     alike_late: bool = False
     even: tuple[Integer, ...] = ()
     across: bool = False
+    gathers: bool = False
     keeps_sums: bool = True
     joins: bool = False
     guard: str = ""

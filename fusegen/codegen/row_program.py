@@ -11,6 +11,7 @@ from fusegen.codegen.names import mentions
 from fusegen.codegen.row_loop import RowLoop
 from fusegen.codegen.row_powers import PowerWriter
 from fusegen.codegen.row_text import (
+    GatheredText,
     PhaseText,
     PieceText,
     ProgramText,
@@ -226,6 +227,7 @@ class _Writer:
         own = "[element]" if self.how.across else ""
         type = _state_type(holder)
         take: tuple[str, ...] = ()
+        gathered: GatheredText | None = None
         if self.how.shares is not None and holder.monoid in MOMENTS:
             type = f"EvenMoments<{compute_type(accumulator_dtype(operand.dtype))}, steps * vector>"
             (slot,) = (kept.slot for kept in phase.writes if kept.value is operand)
@@ -237,6 +239,10 @@ class _Writer:
                 f"const auto* const {left} = {pointer}({self.scope.buffer(operand.buffer)});",
                 f"{state}{own}.merge({left}[{self.scope.text(operand.offset)}]);",
             ]
+        elif self.how.gathers and holder.monoid in BY_VECTORS:
+            dtype = compute_type(accumulator_dtype(operand.dtype))
+            gathered = GatheredText(names.fresh(f"{holder.name}_values"), dtype)
+            element.lines.append(f"{gathered.name}[element][step] = {element.value(operand)};")
         elif self.how.takes_vectors and holder.monoid in BY_VECTORS:
             values = names.fresh(f"{holder.name}_values")
             dtype = compute_type(accumulator_dtype(operand.dtype))
@@ -255,7 +261,8 @@ class _Writer:
             results.append(ResultText(variable, dtype, f"convert<{dtype}>({value})"))
         if self.program.states:
             results = []  # a part of a row has a state, and no result yet
-        return ReductionText(state, type, self.how.merge.format(state + own), tuple(results), take)
+        merged = self.how.merge.format(state)
+        return ReductionText(state, type, merged, tuple(results), take, gathered)
 
     def _sum(self, summed: ColumnSum, loop: VectorLoop) -> str:
         """The vector of sums over rows at the thread's columns: in registers, or where it has too

@@ -19,16 +19,25 @@ class ResultText:
 
 
 @dataclass(frozen=True)
+class GatheredText:
+    """The array of what feeds a state, and the type of a value."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
 class ReductionText:
-    """One state: its variable and type, the expression that merges all threads' states, and the
-    results it holds. The statement that feeds it stands in the body, or with all that a thread has
-    of a row in `take`."""
+    """One state: its variable and type, what merges all threads' states, and the results it holds.
+    The statement that feeds it stands in the body, or with all that a thread has of a row in
+    `take`, or what feeds it is `gathered` for all columns that a thread takes together."""
 
     state: str
     type: str
     merged: str
     results: tuple[ResultText, ...]
     take: tuple[str, ...] = ()
+    gathered: GatheredText | None = None
 
 
 @dataclass(frozen=True)

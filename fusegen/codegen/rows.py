@@ -156,6 +156,7 @@ def _form(form: RowForm, is_last: bool, plan: RowPlan, scope: Scope) -> FormText
         alike_late=form.most_columns is not None and form.mapping is not RowMapping.CLUSTER,
         even=plan.even,
         across=form.mapping is RowMapping.OUTER,
+        gathers=form.mapping is RowMapping.OUTER and form.most_columns is None,
         keeps_sums=form.most_columns is not None,
         joins=form.mapping in (RowMapping.PART, RowMapping.BLOCK, RowMapping.CLUSTER),
         copies=copies_of(form, plan.program.domain, scope),

@@ -77,34 +77,35 @@ def _is_for_the_library(node: Node, device: Device) -> bool:
 
 def _reads_well(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
     """Whether all that is made of each of its elements is read as well with the channels last: by
-    elementwise operations, by the library, and by reductions over the channels or whole images.
-    Elements that depend on a reduction of their own image are better made in one kernel with it,
-    which cannot read along one dim and write along another."""
-    rank = node.type.rank
-    pixels = set(range(2, rank))
-    for value in _elements_of(node, users, node.shape):
+    elementwise operations, by the library, and by reductions over the channels or over all pixels
+    of all images. Over the pixels of an image few blocks would share the work, and elements that
+    depend on their own image's channels are better made in one kernel with what these give, which
+    cannot read along one dim and write along another."""
+    pixels = {0, *range(2, node.type.rank)}
+    for value in _elements_of(node, users):
         for user in users[value]:
             if isinstance(user.operation, Reduction):
                 dims = set(user.attributes.integers("dims"))
-                is_whole = dims == {1} or pixels <= dims <= {0, *pixels}
-                if value.type.rank != rank or not is_whole:
+                if user.operands[0].shape != node.shape or dims not in ({1}, pixels):
                     return False
-                if 0 not in dims and node.shape in _shapes_made_of(user, users):
+                if dims == {1} and node.shape in _shapes_made_of(user, users):
                     return False
             elif not isinstance(user.operation, (Pointwise, LibraryCall)):
                 return False
     return True
 
 
-def _elements_of(
-    node: Node, users: Mapping[Node, Sequence[Node]], shape: Shape
-) -> dict[Node, None]:
+def _elements_of(node: Node, users: Mapping[Node, Sequence[Node]]) -> dict[Node, None]:
     """A value, and what elementwise operations make of it in the same shape."""
     found = {node: None}
     stack = [node]
     while stack:
         for user in users[stack.pop()]:
-            if isinstance(user.operation, Pointwise) and user.shape == shape and user not in found:
+            if (
+                isinstance(user.operation, Pointwise)
+                and user.shape == node.shape
+                and user not in found
+            ):
                 found[user] = None
                 stack.append(user)
     return found

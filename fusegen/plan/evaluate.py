@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Attributes, Node
-from fusegen.ir.integers import ONE, Integer
+from fusegen.ir.integers import ONE, Integer, product
 from fusegen.ops.pointwise.arithmetic import ADD, DIVIDE, MUL, SUB
-from fusegen.ops.pointwise.casting import AS_STORED
+from fusegen.ops.pointwise.casting import AS_STORED, WIDEN, widens
 from fusegen.ops.record import (
     CONSTANT,
     SIZE_VALUE,
@@ -164,6 +164,8 @@ class Evaluator:
             return Size(node.dtype, "size", node.attributes.sizes("size")[0])
         if isinstance(operation, Positions):
             return Position(node.dtype, name, flatten(coordinates, node.shape))
+        if widens(node):  # however it was written, so that it is computed once
+            return Compute(node.dtype, node.name or WIDEN.name, WIDEN, operands, Attributes())
         if isinstance(operation, Pointwise):
             return Compute(node.dtype, name, operation, operands, node.attributes)
         if isinstance(operation, (View, Reshape)):
@@ -212,8 +214,13 @@ class Evaluator:
         dims = node.attributes.integers("dims")
         kept = [i for i in range(operand.type.rank) if i not in dims]
         rows = unflatten(self.domain.row, tuple(operand.shape[i] for i in kept))
-        columns = unflatten(self.domain.column, tuple(operand.shape[i] for i in dims))
-        by_dim = dict(zip(kept, rows, strict=True)) | dict(zip(dims, columns, strict=True))
+        by_dim = dict(zip(kept, rows, strict=True))
+        # Dims side by side are one coordinate first, so that their elements are seen to be one run.
+        runs = _runs(dims)
+        sizes = tuple(product(operand.shape[i] for i in run) for run in runs)
+        for run, place in zip(runs, unflatten(self.domain.column, sizes), strict=True):
+            columns = unflatten(place, tuple(operand.shape[i] for i in run))
+            by_dim |= zip(run, columns, strict=True)
         return tuple(by_dim[i] for i in range(operand.type.rank))
 
     def _check_row(self, node: Node, coordinates: Coordinates) -> None:
@@ -258,3 +265,14 @@ def accumulator_dtype(monoid_operand: DType) -> DType:
     if monoid_operand.is_float:
         return monoid_operand.compute
     return DType.BOOL if monoid_operand is DType.BOOL else DType.INT64
+
+
+def _runs(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Dims in groups of neighbours."""
+    runs: list[tuple[int, ...]] = []
+    for dim in dims:
+        if runs and runs[-1][-1] == dim - 1:
+            runs[-1] += (dim,)
+        else:
+            runs.append((dim,))
+    return runs

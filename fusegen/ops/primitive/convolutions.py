@@ -108,7 +108,6 @@ CONVOLUTION = LibraryCall(
 )
 
 
-
 def _infer_channels_last(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     def second(type: TensorType) -> TensorType:
         first, *spatial, channels = type.shape

@@ -10,7 +10,7 @@ from fusegen.ir.graph import Node, topological
 from fusegen.ir.integers import ONE, ZERO, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops.pointwise.arithmetic import DIVIDE, MUL, SUB
-from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW
+from fusegen.ops.pointwise.casting import AS_STORED, CAST, NARROW, WIDEN
 from fusegen.ops.pointwise.functions import EXP
 from fusegen.ops.pointwise.logic import WHERE
 from fusegen.ops.record import Monoid, Product
@@ -177,7 +177,7 @@ def _softmax_of(weight: Expression) -> tuple[Expression, Reduced, Reduced]:
     """What a weight is the softmax of, over the keys of its row, and the greatest and the total
     that it is made with."""
     wanted = weight.dtype
-    while isinstance(weight, Compute) and weight.operation in (CAST, NARROW, AS_STORED):
+    while isinstance(weight, Compute) and weight.operation in (CAST, NARROW, WIDEN, AS_STORED):
         (before,) = weight.operands
         if weight.dtype not in (wanted, wanted.compute) or not before.dtype.is_float:
             raise NotApplicable("the weights are converted to another type on their way")
@@ -212,7 +212,7 @@ def _without_factor(score: Expression) -> tuple[Expression, float]:
     so that only infinities make one. What is -inf stays so."""
     if not isinstance(score, Compute) or score.dtype.compute is not DType.FLOAT32:
         return score, 1.0
-    if score.operation is CAST and score.dtype is DType.FLOAT32:
+    if score.operation in (CAST, WIDEN) and score.dtype is DType.FLOAT32:
         (value,) = score.operands
         widens = value.dtype.compute is DType.FLOAT32  # and rounds nothing
         return _without_factor(value) if widens else (score, 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
-from fusegen.plan.access import Access, access
+from fusegen.plan.access import Access, access, even_sizes
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import Context
@@ -78,6 +78,7 @@ class Layout:
         vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
         while is_fixed and columns % vector:
             vector //= 2
+        vector = _unbroken(program, domain.column, vector)
         wanted = power_of_two(-(-columns // vector))
         if columns <= WARP_COLUMNS:
             is_wide = is_fixed and vector * narrowest == ACCESS_BYTES
@@ -175,6 +176,22 @@ def _outer_vector(program: RowProgram, narrowest: int) -> int:
     kept = program.kept_bytes * (columns or 0)
     fits = KEPT_BYTES * MOST_OUTER_LANES
     while kept <= fits < kept * vector:
+        vector //= 2
+    return _unbroken(program, domain.row, vector)
+
+
+def _unbroken(program: RowProgram, step: Integer, vector: int) -> int:
+    """How many neighbours along a direction, of `vector`, come with one access wherever single ones
+    are neighbours: fewer where these lie in runs, such as a channel's pixels, of a known length
+    that is no multiple."""
+    domain = program.domain
+    positions = [position for _, position in dict.fromkeys(_touched(program))]
+    runs = [p for p in positions if access(p, step, 1) is Access.CONTIGUOUS]
+    lines = (domain.rows, domain.columns)
+    while vector > 1:
+        multiples = (*lines, *even_sizes(positions, step, vector))
+        if all(access(p, step, vector, multiples) is Access.CONTIGUOUS for p in runs):
+            break
         vector //= 2
     return vector
 

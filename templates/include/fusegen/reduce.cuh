@@ -440,20 +440,37 @@ __device__ __forceinline__ State reduce_block(State state, int& turn) {
     return reduce_part<threads, threads>(state, turn);
 }
 
-// The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of
-// `rows * lanes` threads. Every thread must call it.
-template <int rows, int lanes, class State>
-__device__ __forceinline__ State reduce_outer(State state) {
-    FUSEGEN_SHARED(State, states, rows * lanes);
-    states[threadIdx.x] = state;
-    __syncthreads();
+// The merged states of the threads that share `threadIdx.x % rows`, in each of them, for a block of
+// `rows * lanes` threads that have `count` states each. Every thread must call it.
+template <int rows, int lanes, int count, class State>
+__device__ __forceinline__ void reduce_outer(State (&own)[count]) {
+    // As many at a time as 32 KB hold; each is merged by one thread.
+    constexpr int fitting = 32 * 1024 / (rows * lanes * static_cast<int>(sizeof(State)));
+    constexpr int together = fitting < count ? (fitting < 1 ? 1 : fitting) : count;
+    FUSEGEN_SHARED(State, states, rows * lanes * together);
     const int row = threadIdx.x % rows;
-    state = states[row];
-    for (int lane = 1; lane < lanes; ++lane) {
-        state.merge(states[lane * rows + row]);
+#pragma unroll
+    for (int first = 0; first < count; first += together) {
+#pragma unroll
+        for (int i = 0; i < together && first + i < count; ++i) {
+            states[i * (rows * lanes) + threadIdx.x] = own[first + i];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x / rows; i < together && first + i < count; i += lanes) {
+            State* const of_row = states + i * (rows * lanes) + row;
+            State total = of_row[0];
+            for (int lane = 1; lane < lanes; ++lane) {
+                total.merge(of_row[lane * rows]);
+            }
+            of_row[0] = total;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < together && first + i < count; ++i) {
+            own[first + i] = states[i * (rows * lanes) + row];
+        }
+        __syncthreads();  // the next states take the place
     }
-    __syncthreads();  // the next reduction uses the same array
-    return state;
 }
 
 // Stores the sums of `rows` arrays of `count` elements that follow each other in shared memory. All

@@ -53,10 +53,11 @@ __global__ void __launch_bounds__(512, 2) var_kernel(
                 cache_0[step][element] = x_value;
             }
         }
+
         float total[vector];
+        reduce_outer<32, 16>(total_state);
 #pragma unroll
         for (int element = 0; element < vector; ++element) {
-            total_state[element] = reduce_outer<32, 16>(total_state[element]);
             total[element] = convert<float>(total_state[element].result());
         }
         // Phase 2 of 2.
@@ -77,10 +78,11 @@ __global__ void __launch_bounds__(512, 2) var_kernel(
                 squared_deviations_state[element].push(squared, column);
             }
         }
+
         float squared_deviations[vector];
+        reduce_outer<32, 16>(squared_deviations_state);
 #pragma unroll
         for (int element = 0; element < vector; ++element) {
-            squared_deviations_state[element] = reduce_outer<32, 16>(squared_deviations_state[element]);
             squared_deviations[element] = convert<float>(squared_deviations_state[element].result());
         }
 

@@ -83,16 +83,16 @@ __global__ void __launch_bounds__(128) linear_gelu_group_norm_kernel(
                  first_column += lanes * vector) {
                 const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
-                Vector<float, vector> kept_to;
+                Vector<float, vector> kept_widen;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
-                    const float to = fusegen::cast<float>(gelu);
-                    total_state.push(to, column);
-                    kept_to[element] = to;
+                    const float widen = gelu;
+                    total_state.push(widen, column);
+                    kept_widen[element] = widen;
                 }
-                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_to);
+                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_widen);
             }
             total_state = reduce_lanes<16>(total_state);
             const float total = convert<float>(total_state.result());
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(128) linear_gelu_group_norm_kernel(
             auto squared_deviations_state = Sum<float>::identity();
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                const auto kept_widen_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float deviation = kept_to_2[element] - mean;
+                    const float deviation = kept_widen_2[element] - mean;
                     rest_state.push(deviation, column);
                     const float squared = deviation * deviation;
                     squared_deviations_state.push(squared, column);
@@ -125,12 +125,12 @@ __global__ void __launch_bounds__(128) linear_gelu_group_norm_kernel(
             const float rsqrt = fusegen::rsqrt(add);
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                const auto kept_widen_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
                 Vector<bfloat16, vector> y_vector;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
-                    const float sub = kept_to_3[element] - centre;
+                    const float sub = kept_widen_3[element] - centre;
                     const float mul = sub * rsqrt;
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);
@@ -196,16 +196,16 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
                  first_column += lanes * vector) {
                 const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 33 + group * 16
                     + first_column);
-                Vector<float, vector> kept_to;
+                Vector<float, vector> kept_widen;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
-                    const float to = fusegen::cast<float>(gelu);
-                    total_state.push(to, column);
-                    kept_to[element] = to;
+                    const float widen = gelu;
+                    total_state.push(widen, column);
+                    kept_widen[element] = widen;
                 }
-                store_vector(tile + tile_row * 33 + group * 16 + first_column, kept_to);
+                store_vector(tile + tile_row * 33 + group * 16 + first_column, kept_widen);
             }
             total_state = reduce_lanes<16>(total_state);
             const float total = convert<float>(total_state.result());
@@ -215,12 +215,12 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
             auto squared_deviations_state = Sum<float>::identity();
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_2 = load_vector<float, vector>(tile + tile_row * 33 + group * 16
+                const auto kept_widen_2 = load_vector<float, vector>(tile + tile_row * 33 + group * 16
                     + first_column);
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float deviation = kept_to_2[element] - mean;
+                    const float deviation = kept_widen_2[element] - mean;
                     rest_state.push(deviation, column);
                     const float squared = deviation * deviation;
                     squared_deviations_state.push(squared, column);
@@ -238,12 +238,12 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_skinny_kernel(
             const float rsqrt = fusegen::rsqrt(add);
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_3 = load_vector<float, vector>(tile + tile_row * 33 + group * 16
+                const auto kept_widen_3 = load_vector<float, vector>(tile + tile_row * 33 + group * 16
                     + first_column);
                 Vector<bfloat16, vector> y_vector;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
-                    const float sub = kept_to_3[element] - centre;
+                    const float sub = kept_widen_3[element] - centre;
                     const float mul = sub * rsqrt;
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);
@@ -389,9 +389,9 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_64_tensor_kerne
                             const int64_t column = first_column + element;
                             const float gelu = fusegen::near_gelu_none(accumulators[group * 16
                                 + element / 2 * 4 + half * 2 + element % 2]);
-                            const float to = fusegen::cast<float>(gelu);
-                            total_state.push(to, column);
-                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
+                            const float widen = gelu;
+                            total_state.push(widen, column);
+                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = widen;
                         }
                     }
                     total_state = reduce_lanes<2>(total_state);
@@ -580,9 +580,9 @@ __global__ void __launch_bounds__(384, 1) linear_gelu_group_norm_256_tensor_kern
                             const int64_t column = first_column + element;
                             const float gelu = fusegen::near_gelu_none(accumulators[group * 16
                                 + element / 2 * 4 + half * 2 + element % 2]);
-                            const float to = fusegen::cast<float>(gelu);
-                            total_state.push(to, column);
-                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = to;
+                            const float widen = gelu;
+                            total_state.push(widen, column);
+                            accumulators[group * 16 + element / 2 * 4 + half * 2 + element % 2] = widen;
                         }
                     }
                     total_state = reduce_lanes<2>(total_state);
@@ -693,16 +693,16 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
                  first_column += lanes * vector) {
                 const auto kept_matmul = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
-                Vector<float, vector> kept_to;
+                Vector<float, vector> kept_widen;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
                     const float gelu = fusegen::near_gelu_none(kept_matmul[element]);
-                    const float to = fusegen::cast<float>(gelu);
-                    total_state.push(to, column);
-                    kept_to[element] = to;
+                    const float widen = gelu;
+                    total_state.push(widen, column);
+                    kept_widen[element] = widen;
                 }
-                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_to);
+                store_vector(tile + tile_row * 65 + group * 16 + first_column, kept_widen);
             }
             total_state = reduce_lanes<16>(total_state);
             const float total = convert<float>(total_state.result());
@@ -712,12 +712,12 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
             auto squared_deviations_state = Sum<float>::identity();
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                const auto kept_widen_2 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
                     const int64_t column = first_column + element;
-                    const float deviation = kept_to_2[element] - mean;
+                    const float deviation = kept_widen_2[element] - mean;
                     rest_state.push(deviation, column);
                     const float squared = deviation * deviation;
                     squared_deviations_state.push(squared, column);
@@ -735,12 +735,12 @@ __global__ void __launch_bounds__(256) linear_gelu_group_norm_mma_kernel(
             const float rsqrt = fusegen::rsqrt(add);
             for (int64_t first_column = 0 + lane * vector; first_column < row_end;
                  first_column += lanes * vector) {
-                const auto kept_to_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
+                const auto kept_widen_3 = load_vector<float, vector>(tile + tile_row * 65 + group * 16
                     + first_column);
                 Vector<bfloat16, vector> y_vector;
 #pragma unroll
                 for (int element = 0; element < vector; ++element) {
-                    const float sub = kept_to_3[element] - centre;
+                    const float sub = kept_widen_3[element] - centre;
                     const float mul = sub * rsqrt;
                     const float narrow_type = mul;
                     y_vector[element] = convert<bfloat16>(narrow_type);

@@ -74,9 +74,9 @@ __global__ void __launch_bounds__(1024, 1) gelu_softmax_ahead_kernel(
                 const int64_t column = first_column + element;
                 const float x_value = value_at(x_vector, element);
                 const float gelu = fusegen::near_gelu_none(x_value);
-                const float to = fusegen::cast<float>(gelu);
-                amax_state.push(to, column);
-                cache_0[step][element] = to;
+                const float widen = gelu;
+                amax_state.push(widen, column);
+                cache_0[step][element] = widen;
             }
         }
         bring_x(row_ahead, place);
@@ -172,9 +172,9 @@ __global__ void __launch_bounds__(512, 2) gelu_softmax_cluster_kernel(
                 const int64_t column = first_column + element;
                 const float x_value_2 = value_at(x_vector_2[step], element);
                 const float gelu_2 = fusegen::near_gelu_none(x_value_2);
-                const float to_2 = fusegen::cast<float>(gelu_2);
-                amax_state_2.push(to_2, column);
-                cache_0_2[step][element] = to_2;
+                const float widen_2 = gelu_2;
+                amax_state_2.push(widen_2, column);
+                cache_0_2[step][element] = widen_2;
             }
         }
         amax_state_2 = reduce_cluster<512, 4>(amax_state_2, exchange);
@@ -267,8 +267,8 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                     const int64_t column = first_column + element;
                     const float x_value_3 = value_at(x_vector_3[step], element);
                     const float gelu_3 = fusegen::near_gelu_none(x_value_3);
-                    const float to_3 = fusegen::cast<float>(gelu_3);
-                    amax_state_3.push(to_3, column);
+                    const float widen_3 = gelu_3;
+                    amax_state_3.push(widen_3, column);
                 }
             }
         }
@@ -298,8 +298,8 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                     const int64_t column = first_column + element;
                     const float x_value_4 = value_at(x_vector_4[step], element);
                     const float gelu_4 = fusegen::near_gelu_none(x_value_4);
-                    const float to_4 = fusegen::cast<float>(gelu_4);
-                    const float sub_3 = to_4 - amax_3;
+                    const float widen_4 = gelu_4;
+                    const float sub_3 = widen_4 - amax_3;
                     const float exp_3 = fusegen::near_exp(sub_3);
                     sum_state_2.push(exp_3, column);
                 }
@@ -330,8 +330,8 @@ __global__ void __launch_bounds__(256, 1) gelu_softmax_looping_kernel(
                 for (int element = 0; element < vector; ++element) {
                     const float x_value_5 = value_at(x_vector_5[step], element);
                     const float gelu_5 = fusegen::near_gelu_none(x_value_5);
-                    const float to_5 = fusegen::cast<float>(gelu_5);
-                    const float sub_4 = to_5 - amax_3;
+                    const float widen_5 = gelu_5;
+                    const float sub_4 = widen_5 - amax_3;
                     const float exp_4 = fusegen::near_exp(sub_4);
                     const float div_2 = sum_divisor_2.near_quotient(exp_4);
                     const float narrow_type_3 = div_2;
