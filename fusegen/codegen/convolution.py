@@ -94,6 +94,7 @@ class ConvolutionText:
     after: tuple[str, ...]
     states: tuple[ChannelState, ...]
     stage: StageText | None
+    turned: bool
     threads: int = THREADS
     blocks_a_processor: int = BLOCKS_A_PROCESSOR
 
@@ -110,9 +111,9 @@ class ConvolutionText:
     @property
     def guarded(self) -> bool:
         """Whether some tiles are multiplied outside the tensor cores: numbers that parts cannot
-        hold, and weights that are infinite or NaN, which must not meet the zeros between the
-        elements of an input that is spread out."""
-        return self.split or self.window.is_spread
+        hold, and weights that are infinite or NaN, which must not meet the zeros around and between
+        the elements where the kernel is turned, as these have no part in a result there."""
+        return self.split or self.turned
 
     def phase(self, dim: int) -> int:
         """What makes a place in the spread input, which begins with the padding, a positive number:
@@ -240,6 +241,7 @@ def convolution_text(plan: ConvolutionPlan) -> ConvolutionText:
         tuple(loop.after),
         states,
         stage,
+        plan.turned,
     )
 
 

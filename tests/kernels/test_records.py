@@ -14,6 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, Output, TensorType
 from fusegen.ops.primitive import reductions
 from fusegen.ops.record import Record
+from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.testing.layouts import Layout, laid_out
@@ -97,7 +98,7 @@ def check_example(
             eager_in(dtype, record, example, values) for dtype in (DType.FLOAT64, DType.FLOAT32)
         )
         terms = None
-        if any(isinstance(step, ProductPlan) for step in kernels.plan.steps):
+        if any(isinstance(s, (ConvolutionPlan, ProductPlan)) for s in kernels.plan.steps):
             unsigned = {operand: tensor.abs() for operand, tensor in values.items()}
             terms = eager_in(DType.FLOAT64, record, example, unsigned)
         if record is reductions.MEAN:

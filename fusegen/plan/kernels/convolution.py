@@ -113,6 +113,8 @@ class ConvolutionPlan(KernelPlan):
     `states` are those of reductions over a tile's pixels of each row. What is stored
     `through_shared` memory leaves in longer runs of pixels than a warp holds. `measured` are the
     values that statistics are taken of: each kernel that computes them must find the same bits.
+    Where the kernel is `turned`, as in a transposed convolution, places without an element have no
+    part in a result; else they are zeros, whatever weight they meet.
     """
 
     axes: ConvolutionAxes
@@ -127,6 +129,7 @@ class ConvolutionPlan(KernelPlan):
     states: tuple[StateStore, ...]
     measured: tuple[Expression, ...]
     through_shared: bool
+    turned: bool
 
     @property
     def written(self) -> tuple[Buffer, ...]:

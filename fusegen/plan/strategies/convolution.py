@@ -275,4 +275,5 @@ def _plan(
         states,
         measured,
         through_shared=[s.buffer.dtype for s in stores] == [node.dtype],
+        turned=convolution.turned,
     )

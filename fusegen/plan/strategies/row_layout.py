@@ -30,11 +30,14 @@ KEPT_BYTES = BUSY_BYTES
 # Vectors that a thread loads before it uses the first, where it goes through a row in a loop.
 LOOP_STEPS = 4
 # Rows per block where neighbouring threads work on neighbouring rows, how many threads share one,
-# and how many columns of it each loads together.
+# and how many columns of it each loads together. Blocks have 256 threads at least.
 OUTER_ROWS = 32
 OUTER_LANES = 8
 MOST_OUTER_LANES = 16
 OUTER_STEPS = 4
+# Elements that a thread loads together at most where it needs more steps, and columns that it has
+# to itself.
+OUTER_COLUMNS = 16
 # Half a sector of 32 bytes, the least that memory gives.
 SCATTERED_BYTES = 16
 # A part of a row should be long enough to be worth a block.
@@ -72,9 +75,10 @@ class Layout:
             along_columns += weight.columns
             along_rows += weight.rows
         if along_rows > along_columns:
-            return Layout(
-                rows, columns, is_fixed, True, _outer_vector(program, narrowest), OUTER_LANES
-            )
+            vector = _outer_vector(program, narrowest)
+            # Few columns are a thread's own, so that nothing is exchanged.
+            wanted = power_of_two(-(-columns // OUTER_COLUMNS)) if is_fixed else OUTER_LANES
+            return Layout(rows, columns, is_fixed, True, vector, min(wanted, OUTER_LANES))
         vector = min(ACCESS_BYTES // narrowest, MOST_ELEMENTS)
         while is_fixed and columns % vector:
             vector //= 2
@@ -106,7 +110,7 @@ class Layout:
     def threads(self) -> int:
         """How many threads a block has."""
         if self.is_outer:
-            return self.lanes * OUTER_ROWS
+            return max(BLOCK_THREADS, self.lanes * OUTER_ROWS)
         return max(BLOCK_THREADS, self.lanes) if self.lanes <= WARP else self.lanes
 
     @property
@@ -122,7 +126,10 @@ class Layout:
     @property
     def steps(self) -> int:
         """How many vectors a thread loads together where it goes through a row in a loop."""
-        return OUTER_STEPS if self.is_outer else LOOP_STEPS
+        if not self.is_outer:
+            return LOOP_STEPS
+        own = -(-self.columns // self.lanes) if self.is_fixed else OUTER_STEPS
+        return max(OUTER_STEPS, min(own, OUTER_COLUMNS // self.vector))
 
 
 @dataclass(frozen=True)

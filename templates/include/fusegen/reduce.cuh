@@ -444,6 +444,9 @@ __device__ __forceinline__ State reduce_block(State state, int& turn) {
 // `rows * lanes` threads that have `count` states each. Every thread must call it.
 template <int rows, int lanes, int count, class State>
 __device__ __forceinline__ void reduce_outer(State (&own)[count]) {
+    if constexpr (lanes == 1) {
+        return;  // nobody else has a part of the row
+    }
     // As many at a time as 32 KB hold; each is merged by one thread.
     constexpr int fitting = 32 * 1024 / (rows * lanes * static_cast<int>(sizeof(State)));
     constexpr int together = fitting < count ? (fitting < 1 ? 1 : fitting) : count;
