@@ -122,6 +122,33 @@ model Convolved(channels=8, features=32, groups=8):
     scale = Parameter([features, 1, 1], init="ones")
     return conv(x) * scale |> sigmoid |> norm
 """
+PLANE_CONVOLUTION = """
+model OfPlanes(channels=3, features=16, groups=4):
+    input x: [batch, channels, 4, height, width]
+    conv = Conv3d(channels, features, 3, padding=1)
+    norm = GroupNorm(groups, features)
+    return conv(x) |> sigmoid |> norm
+"""
+SPREAD_CONVOLUTION = """
+model Upsampled(channels=3, features=20):
+    input x: [batch, channels, depth, height, width]
+    up = ConvTranspose3d(channels, features, 3, stride=2, padding=1, output_padding=1)
+    return x |> up |> gelu
+"""
+LAST_CHANNELS = """
+model ChannelsLast(channels=48, features=32):
+    input x: [batch, channels, height, width]
+    conv = Conv2d(channels, features, 3, padding=1)
+    scale = Parameter([features, 1, 1], init="ones")
+    return relu(conv(x)) * scale
+"""
+BATCH_NORM = """
+model Standardised(inner=32, features=48):
+    input x: [rows, inner]
+    fc = Linear(inner, features)
+    norm = BatchNorm1d(features)
+    return x |> fc |> norm |> relu
+"""
 
 FAMILIES = (
     Family("elementwise", ELEMENTWISE),
@@ -155,5 +182,9 @@ FAMILIES = (
     Family(
         "convolution of odd sizes", IMAGE_CONVOLUTION, {"channels": 3, "features": 20, "groups": 5}
     ),
+    Family("convolution of planes", PLANE_CONVOLUTION),
+    Family("convolution of a spread input", SPREAD_CONVOLUTION),
+    Family("library's convolution with channels last", LAST_CHANNELS),
+    Family("product with statistics of a batch", BATCH_NORM),
 )
 """Each kind of kernel at least once, forward and backward."""

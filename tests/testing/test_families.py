@@ -33,6 +33,11 @@ def kinds(step: Step) -> Iterator[object]:
         yield from (form.mapping for form in step.forms)
         yield from (("loops", form.mapping) for form in step.forms if form.most_columns is None)
         yield step.parts > 1
+    if isinstance(step, ConvolutionPlan):
+        yield from ("planes",) * (step.window.kernel[0] > 1)
+        yield from ("spread",) * step.window.is_spread
+    if isinstance(step, ElementwisePlan) and step.tiles:
+        yield "turned"
     if isinstance(step, ProductPlan):
         yield type(step.epilogue)
         forms = ("tensor_cores", "skinny", "mma")
@@ -71,7 +76,8 @@ def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     # The narrowest tiles are for products too large for a test; test_tile_widths.py has them.
     forms = {"tensor_cores", "skinny", "mma", "split", "early loads", *sorted(STAGES)[1:]}
     rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
-    assert seen >= plans | epilogues | forms | rows | {"in place"}
+    convolutions = {"planes", "spread"}
+    assert seen >= plans | epilogues | forms | rows | convolutions | {"in place", "turned"}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
