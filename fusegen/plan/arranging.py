@@ -11,7 +11,7 @@ from fusegen.passes.inner_sums import sum_inner_dims_first
 from fusegen.passes.pipeline import Pass
 from fusegen.passes.private_chains import separate_reductions
 from fusegen.plan.channels_last import put_channels_last
-from fusegen.plan.cost import Device, SizeHints
+from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.strategies import piece_sums
 
@@ -21,22 +21,18 @@ ARRANGING = (
 )
 
 
-def arranged(graph: Graph, watch: pipeline.Watch = pipeline.unseen) -> Graph:
-    """A decomposed graph as kernels compute it: sums in one step or in two, and what reductions
-    along different dims need computed for each. `watch` sees it after each pass that changed it."""
-    return pipeline.run(graph, watch, ARRANGING)
+def arranged(graph: Graph, device: Device = H100, watch: pipeline.Watch = pipeline.unseen) -> Graph:
+    """A decomposed graph as kernels compute it on that device: the library's convolutions with
+    channels last, sums in one step or in two, and what reductions along different dims need
+    computed for each. `watch` sees it after each pass that changed it."""
+    first = Pass("put channels last", partial(put_channels_last, device=device))
+    return pipeline.run(graph, watch, (first, *ARRANGING))
 
 
 def with_stored_operands(
     graph: Graph, device: Device, hints: SizeHints, watch: pipeline.Watch = pipeline.unseen
 ) -> Graph:
     """The same, once its sizes are named, with copies of what products had better read as matrices
-    on that device, and the library's convolutions with channels last."""
-    passes = (
-        Pass("put channels last", partial(put_channels_last, device=device)),
-        Pass(
-            "store scattered operands",
-            partial(store_scattered_operands, device=device, hints=hints),
-        ),
-    )
-    return pipeline.run(graph, watch, passes)
+    on that device."""
+    storing = partial(store_scattered_operands, device=device, hints=hints)
+    return pipeline.run(graph, watch, (Pass("store scattered operands", storing),))

@@ -65,6 +65,8 @@ def _is_for_the_library(node: Node, device: Device) -> bool:
         return False
     if node.type.rank not in (4, 5) or len(node.operands) != 2:
         return False
+    if node.attributes.integer("groups") != 1:
+        return False
     channels = node.shape[1].constant, node.operands[0].shape[1].constant
     if any(count is None or count % CHANNELS for count in channels):
         return False

@@ -9,6 +9,7 @@ from fusegen.ir.integers import Integer
 from fusegen.plan.access import Access, access, even_sizes
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.cost import Device, SizeHints
+from fusegen.plan.expressions import Select, walk
 from fusegen.plan.group import Context
 from fusegen.plan.kernels.base import WARP
 from fusegen.plan.kernels.row_program import RowProgram
@@ -190,8 +191,10 @@ def _outer_vector(program: RowProgram, narrowest: int) -> int:
 def _unbroken(program: RowProgram, step: Integer, vector: int) -> int:
     """How many neighbours along a direction, of `vector`, come with one access wherever single ones
     are neighbours: fewer where these lie in runs, such as a channel's pixels, of a known length
-    that is no multiple."""
+    that is no multiple. Parts that are joined have places of their own, and keep theirs."""
     domain = program.domain
+    if any(isinstance(expression, Select) for expression in walk(program.values)):
+        return vector
     positions = [position for _, position in dict.fromkeys(_touched(program))]
     runs = [p for p in positions if access(p, step, 1) is Access.CONTIGUOUS]
     lines = (domain.rows, domain.columns)

@@ -476,6 +476,14 @@ __device__ __forceinline__ void reduce_outer(State (&own)[count]) {
     }
 }
 
+// The same for one state each.
+template <int rows, int lanes, class State>
+__device__ __forceinline__ State reduce_outer(const State& own) {
+    State states[1] = {own};
+    reduce_outer<rows, lanes>(states);
+    return states[0];
+}
+
 // Stores the sums of `rows` arrays of `count` elements that follow each other in shared memory. All
 // of a block's `threads` must call it.
 template <int rows, int threads, class T>
