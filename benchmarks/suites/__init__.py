@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.case import Case
-from benchmarks.suites import chains, memory, overhead, products, transformers
+from benchmarks.suites import chains, convolutions, memory, overhead, products, transformers
 
 SUITES: dict[str, Callable[[], list[Case]]] = {
     "chains": chains.cases,
@@ -13,4 +13,5 @@ SUITES: dict[str, Callable[[], list[Case]]] = {
     "memory": memory.cases,
     "overhead": overhead.cases,
     "transformers": transformers.cases,
+    "convolutions": convolutions.cases,
 }

@@ -18,7 +18,7 @@ from benchmarks.case import PRECISIONS, Case, Mode
 from benchmarks.ceilings import bandwidth, product_rate
 from benchmarks.measure import Bench
 from benchmarks.record import Record, Row
-from benchmarks.suites import SUITES, transformers
+from benchmarks.suites import SUITES, convolutions, transformers
 from benchmarks.suites.programs import maker
 
 PROGRAM = "model M():\n    input x: [rows, 8]\n    fc = Linear(8, 4)\n    return relu(fc(x))\n"
@@ -266,10 +266,38 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
             maker(transformers.LINEAR_GELU_NORM, width=5, features=7),
             (4, 5),
         ),
+        (
+            convolutions.Planes(3, 4),
+            maker(convolutions.PLANES, channels=3, features=4),
+            (2, 3, 4, 5, 6),
+        ),
+        (
+            convolutions.SpreadPlanes(3, 4),
+            maker(convolutions.SPREAD_PLANES, channels=3, features=4),
+            (2, 3, 2, 3, 4),
+        ),
+        (
+            convolutions.Images(3, 4),
+            maker(convolutions.IMAGES, channels=3, features=4),
+            (2, 3, 5, 6),
+        ),
+        (
+            convolutions.SpreadImages(3, 4),
+            maker(convolutions.SPREAD_IMAGES, channels=3, features=4),
+            (2, 3, 5, 6),
+        ),
+        (
+            convolutions.Standardised(5),
+            maker(convolutions.STANDARDISED, features=5),
+            (4, 5),
+        ),
     ],
-    ids=["attention", "attention without a mask", "block", "gated", "linear gelu norm"],
+    ids=[
+        *("attention", "attention without a mask", "block", "gated", "linear gelu norm"),
+        *("planes", "spread planes", "images", "spread images", "standardised"),
+    ],
 )
-def test_transformers_are_what_the_plain_ones_compute(
+def test_programs_are_what_the_plain_ones_compute(
     plain: nn.Module, generated: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
     """A CPU tensor is computed by PyTorch, as the program has it."""

@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "weights by another greatest score",
         ATTENTION,
-        r"(= to\w* - softmax\w*);",
+        r"(= (?:to|widen)\w* - softmax\w*);",
         r"\1 - 0.5f;",
         BACKWARD,
     ),
