@@ -12,6 +12,7 @@ from fusegen.codegen.scope import Scope, stored_integers
 from fusegen.codegen.statements import Statements
 from fusegen.plan.expressions import Expression
 from fusegen.plan.kernels.elementwise import (
+    LEAST_LINE,
     THREADS,
     TURNED_PITCH,
     TURNED_TILE,
@@ -52,6 +53,7 @@ class TilesText:
     needs_column: bool
     size: int = TURNED_TILE
     pitch: int = TURNED_PITCH
+    least_line: int = LEAST_LINE
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,17 @@ ARRANGING = (
 )
 
 
-def arranged(graph: Graph, device: Device = H100, watch: pipeline.Watch = pipeline.unseen) -> Graph:
+def arranged(
+    graph: Graph,
+    device: Device = H100,
+    hints: SizeHints | None = None,
+    watch: pipeline.Watch = pipeline.unseen,
+) -> Graph:
     """A decomposed graph as kernels compute it on that device: the library's convolutions with
     channels last, sums in one step or in two, and what reductions along different dims need
     computed for each. `watch` sees it after each pass that changed it."""
-    first = Pass("put channels last", partial(put_channels_last, device=device))
+    hints = SizeHints.of(graph) if hints is None else hints
+    first = Pass("put channels last", partial(put_channels_last, device=device, hints=hints))
     return pipeline.run(graph, watch, (first, *ARRANGING))
 
 

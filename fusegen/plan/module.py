@@ -52,7 +52,9 @@ def plan_module(
     sees the graph after each of the planner's own passes that changed it.
     """
     hints = SizeHints.of(graph) if hints is None else hints
-    graph = with_stored_operands(name_sizes(arranged(graph, device, watch)), device, hints, watch)
+    graph = with_stored_operands(
+        name_sizes(arranged(graph, device, hints, watch)), device, hints, watch
+    )
     buffers = buffers_of(graph)
     context = Context(buffers, device, hints, precision, preferences=preferences)
     parts = as_stored(graph, partition(graph, context), context)

@@ -175,7 +175,22 @@ def test_sizes_do_not_depend_on_the_order_of_a_set(turn: int) -> None:
     assert even_sizes([position], STEP, 4) == (N * 3, M)
 
 
-@given(positions(), st.sampled_from([2, 4, 8]), st.integers(1, 6), st.integers(1, 6))
+@st.composite
+def crossing(draw: st.DrawFn) -> Integer:
+    """A position that depends on the loop variable by quotients, mostly by a single one."""
+    start = draw(st.sampled_from([STEP, STEP + 3, STEP + ROW * 5, STEP + ROW * N]))
+    found = start // draw(st.sampled_from([8, 9, 12, 15]))
+    if draw(st.booleans()):
+        found = found % draw(st.sampled_from([2, 3, 4]))
+    return found * draw(st.sampled_from([1, 2, M])) + draw(st.sampled_from([ROW, N, ROW * M]))
+
+
+@given(
+    st.one_of(crossing(), positions()),
+    st.sampled_from([2, 4, 8]),
+    st.integers(1, 6),
+    st.integers(1, 6),
+)
 @settings(max_examples=300, deadline=None)
 def test_what_is_crossed_is_so_once(position: Integer, vector: int, n: int, m: int) -> None:
     """Before a step of the quotient all elements are the vector's first one, behind it its last."""

@@ -92,6 +92,27 @@ def test_it_depends_on_what_follows(follows: object, record: object) -> None:
     assert record in called(plan)
 
 
+def test_operands_are_copied_once() -> None:
+    x, weight, other = (
+        value("x", "n", 64, "h", "w", dtype=DType.BFLOAT16),
+        *(value(name, 64, 64, 3, 3, dtype=DType.BFLOAT16) for name in ("weight", "other")),
+    )
+    first, second = (apply("conv2d", x, w) for w in (weight, other))
+    again = apply("conv2d", apply("relu", first), weight)
+    plan = planned(graph([x, weight, other], apply("relu", second), apply("relu", again)), HINTS)
+    assert called(plan) == [CONVOLUTION_CHANNELS_LAST] * 3
+    read = [
+        buffer for step in plan.steps if isinstance(step, LibraryPlan) for buffer in step.operands
+    ]
+    assert len(read) == 6 and len(set(read)) == 4  # x, relu's result, and both weights
+
+
+def test_copies_must_pay() -> None:
+    inputs, result = convolved()
+    plan = planned(graph(inputs, apply("relu", result)), {"n": 1, "h": 8, "w": 8})
+    assert called(plan) == [CONVOLUTION]
+
+
 def test_a_normalisation_over_a_batch_takes_its_statistics_in_many_blocks() -> None:
     x, weight, bias = value("x", "n", 64), value("weight", 4096, 64), value("bias", 4096)
     made = apply("batch_norm", apply("linear", x, weight, bias), training=True)

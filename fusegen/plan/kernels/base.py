@@ -10,6 +10,8 @@ from fusegen.plan.cost import Cost
 
 # The threads of a warp, on all devices there are.
 WARP = 32
+# What a kernel may declare of shared memory.
+STATIC_SHARED = 48 * 1024
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ THREADS = 256
 # which keeps a warp's accesses in either direction to different banks.
 TURNED_TILE = 64
 TURNED_PITCH = TURNED_TILE + 1
+# Shorter lines leave most of a tile idle.
+LEAST_LINE = TURNED_TILE // 4
 
 
 @dataclass(frozen=True)

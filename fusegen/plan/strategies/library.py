@@ -29,12 +29,13 @@ def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
         raise NotApplicable("a library's kernel takes nothing else in")
     (node,) = calls
     operands = tuple(context.buffers[operand] for operand in node.operands)
-    hints = context.hints
+    hints, device = context.hints, context.device
     cost = Cost(
         reads=sum(hints.value(buffer.bytes) for buffer in operands),
         writes=hints.value(context.buffers[node].bytes),
         flops=0,
         library_flops=_convolution_flops(node, hints),
+        least_seconds=_slowness(node) * _convolution_flops(node, hints) / device.library_rate,
     )
     why = f"{node.operation.name} is left to PyTorch's own kernel, which fusegen does not rewrite"
     if node.operation is CONVOLUTION_CHANNELS_LAST:
@@ -46,18 +47,20 @@ def plan(group: Group, context: Context) -> tuple[LibraryPlan, ...]:
 
 
 def _convolution_flops(node: Node, hints: SizeHints) -> int:
-    """What a convolution or the gradient of one's input multiplies and adds, as often as makes it
-    as slow as it is; 0 for other operations."""
+    """What a convolution or the gradient of one's input multiplies and adds; 0 for other
+    operations."""
     if node.operation not in (CONVOLUTION, CONVOLUTION_CHANNELS_LAST, INPUT_GRADIENT):
         return 0
-    is_gradient = node.operation is INPUT_GRADIENT
-    weight = node.operands[-1] if is_gradient else node.operands[1]
+    weight = node.operands[-1] if node.operation is INPUT_GRADIENT else node.operands[1]
     # Of the two sides the one whose elements each meet a whole filter.
-    scattered = node if is_gradient else node.operands[0]
-    gathered = node.operands[0] if is_gradient else node
-    met = scattered if node.attributes.flag("transposed") else gathered
-    done = 2 * hints.value(met.type.count) * hints.value(product(weight.shape[1:]))
-    if node.type.rank < 5:
-        return done
-    is_spread = met is scattered and max(node.attributes.integers("stride")) > 1
-    return done * (SPREAD_PLANES if is_spread else PLANES)
+    is_scattered = node.attributes.flag("transposed")
+    met = node.operands[0] if is_scattered is not (node.operation is INPUT_GRADIENT) else node
+    return 2 * hints.value(met.type.count) * hints.value(product(weight.shape[1:]))
+
+
+def _slowness(node: Node) -> int:
+    """How many times as long as over images the library takes for a convolution."""
+    if node.type.rank < 5 or node.operation not in (CONVOLUTION, INPUT_GRADIENT):
+        return 1
+    scatters = node.attributes.flag("transposed") is not (node.operation is INPUT_GRADIENT)
+    return SPREAD_PLANES if scatters and max(node.attributes.integers("stride")) > 1 else PLANES

@@ -15,7 +15,7 @@ from fusegen.plan.coordinates import unflatten
 from fusegen.plan.evaluate import Domain, Evaluator
 from fusegen.plan.expressions import Accumulator
 from fusegen.plan.group import Context, Group, NotApplicable
-from fusegen.plan.kernels.base import WARP
+from fusegen.plan.kernels.base import STATIC_SHARED, WARP
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.module import Step
 from fusegen.plan.kernels.product import SharedTile
@@ -39,8 +39,6 @@ TILE = SharedTile(rows=64, columns=64, depth=16, used_columns=64, own_rows=8, ow
 WIDE_COLUMNS = 128
 # How many neighbouring columns an epilogue over elements may work on at once, in any dtype.
 VECTORS = (1, 2, 4, 8)
-# What a kernel may declare of shared memory.
-STATIC_SHARED = 48 * 1024
 
 
 def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:

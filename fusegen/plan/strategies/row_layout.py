@@ -130,7 +130,7 @@ class Layout:
         if not self.is_outer:
             return LOOP_STEPS
         own = -(-self.columns // self.lanes) if self.is_fixed else OUTER_STEPS
-        return max(OUTER_STEPS, min(own, OUTER_COLUMNS // self.vector))
+        return max(OUTER_STEPS, min(power_of_two(own), OUTER_COLUMNS // self.vector))
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,10 @@ from fusegen.plan.coordinates import unflatten
 from fusegen.plan.evaluate import Evaluator
 from fusegen.plan.expressions import Load, Select, walk
 from fusegen.plan.group import Context
-from fusegen.plan.kernels.elementwise import TURNED_PITCH, TURNED_TILE, TurnedTiles
+from fusegen.plan.kernels.base import STATIC_SHARED
+from fusegen.plan.kernels.elementwise import LEAST_LINE, TURNED_PITCH, TURNED_TILE, TurnedTiles
 from fusegen.plan.kernels.stores import Store
 from fusegen.plan.phases import loads_of
-
-# Shorter lines leave most of a tile idle.
-LEAST_LINE = TURNED_TILE // 4
-# What a kernel may declare of shared memory.
-STATIC_SHARED = 48 * 1024
 
 
 def turned_tiles(

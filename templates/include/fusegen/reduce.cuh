@@ -440,48 +440,66 @@ __device__ __forceinline__ State reduce_block(State state, int& turn) {
     return reduce_part<threads, threads>(state, turn);
 }
 
-// The merged states of the threads that share `threadIdx.x % rows`, in each of them, for a block of
-// `rows * lanes` threads that have `count` states each. Every thread must call it.
-template <int rows, int lanes, int count, class State>
-__device__ __forceinline__ void reduce_outer(State (&own)[count]) {
-    if constexpr (lanes == 1) {
-        return;  // nobody else has a part of the row
-    }
-    // As many at a time as 32 KB hold; each is merged by one thread.
-    constexpr int fitting = 32 * 1024 / (rows * lanes * static_cast<int>(sizeof(State)));
-    constexpr int together = fitting < count ? (fitting < 1 ? 1 : fitting) : count;
-    FUSEGEN_SHARED(State, states, rows * lanes * together);
+// The merged state of the threads that share `threadIdx.x % rows`, in each of them, for a block of
+// `rows * lanes` threads. Every thread must call it.
+template <int rows, int lanes, class State>
+__device__ __forceinline__ State reduce_outer(State state) {
+    FUSEGEN_SHARED(State, states, rows * lanes);
+    states[threadIdx.x] = state;
+    __syncthreads();
     const int row = threadIdx.x % rows;
-#pragma unroll
-    for (int first = 0; first < count; first += together) {
-#pragma unroll
-        for (int i = 0; i < together && first + i < count; ++i) {
-            states[i * (rows * lanes) + threadIdx.x] = own[first + i];
-        }
-        __syncthreads();
-        for (int i = threadIdx.x / rows; i < together && first + i < count; i += lanes) {
-            State* const of_row = states + i * (rows * lanes) + row;
-            State total = of_row[0];
-            for (int lane = 1; lane < lanes; ++lane) {
-                total.merge(of_row[lane * rows]);
-            }
-            of_row[0] = total;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < together && first + i < count; ++i) {
-            own[first + i] = states[i * (rows * lanes) + row];
-        }
-        __syncthreads();  // the next states take the place
+    state = states[row];
+    for (int lane = 1; lane < lanes; ++lane) {
+        state.merge(states[lane * rows + row]);
     }
+    __syncthreads();  // the next reduction uses the same array
+    return state;
 }
 
-// The same for one state each.
-template <int rows, int lanes, class State>
-__device__ __forceinline__ State reduce_outer(const State& own) {
-    State states[1] = {own};
-    reduce_outer<rows, lanes>(states);
-    return states[0];
+// What a thread has of the memory in which states of any type are exchanged.
+struct alignas(16) OuterShare {
+    std::uint32_t words[16];
+};
+
+template <int threads>
+__device__ __forceinline__ OuterShare* outer_shares() {
+    FUSEGEN_SHARED(OuterShare, shares, threads);
+    return shares;
+}
+
+// The same for `count` states of each thread: as many at a time as its share of the memory holds,
+// and each is merged by one thread.
+template <int rows, int lanes, int count, class State>
+__device__ __forceinline__ void reduce_outer(State (&own)[count]) {
+    if constexpr (lanes > 1) {
+        constexpr int fitting = static_cast<int>(sizeof(OuterShare) / sizeof(State));
+        static_assert(fitting > 0, "a state fits into a thread's share");
+        constexpr int together = fitting < count ? fitting : count;
+        State* const states = reinterpret_cast<State*>(outer_shares<rows * lanes>());
+        const int row = threadIdx.x % rows;
+#pragma unroll
+        for (int first = 0; first < count; first += together) {
+#pragma unroll
+            for (int i = 0; i < together && first + i < count; ++i) {
+                states[i * (rows * lanes) + threadIdx.x] = own[first + i];
+            }
+            __syncthreads();
+            for (int i = threadIdx.x / rows; i < together && first + i < count; i += lanes) {
+                State* const of_row = states + i * (rows * lanes) + row;
+                State total = of_row[0];
+                for (int lane = 1; lane < lanes; ++lane) {
+                    total.merge(of_row[lane * rows]);
+                }
+                of_row[0] = total;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < together && first + i < count; ++i) {
+                own[first + i] = states[i * (rows * lanes) + row];
+            }
+            __syncthreads();  // the next states take the place
+        }
+    }
 }
 
 // Stores the sums of `rows` arrays of `count` elements that follow each other in shared memory. All
