@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.case import Case
+from benchmarks.case import PRECISIONS, Case
 from benchmarks.suites.programs import maker
 
 PLANES = """\
@@ -116,8 +116,17 @@ class Standardised(nn.Module):
         return F.gelu(self.norm(self.fc(x)))
 
 
+# What the library computes has channels last in 16 bits only.
+HALVES = ("bfloat16", "float16")
+
+
 def _convolution(
-    name: str, plain: type[nn.Module], text: str, channels: tuple[int, int], shape: tuple[int, ...]
+    name: str,
+    plain: type[nn.Module],
+    text: str,
+    channels: tuple[int, int],
+    shape: tuple[int, ...],
+    precisions: tuple[str, ...] = tuple(PRECISIONS),
 ) -> Case:
     given, made = channels
     return Case(
@@ -126,6 +135,7 @@ def _convolution(
         functools.partial(plain, given, made),
         maker(text, channels=given, features=made),
         shape,
+        precisions=precisions,
     )
 
 
@@ -138,9 +148,14 @@ def cases() -> list[Case]:
         _convolution(
             "transposed planes 3 to 16", SpreadPlanes, SPREAD_PLANES, few, (64, 3, 16, 32, 32)
         ),
-        _convolution("images 64 to 128", Images, IMAGES, many, (64, 64, 128, 128)),
+        _convolution("images 64 to 128", Images, IMAGES, many, (64, 64, 128, 128), HALVES),
         _convolution(
-            "transposed images 64 to 64", SpreadImages, SPREAD_IMAGES, (64, 64), (64, 64, 64, 64)
+            "transposed images 64 to 64",
+            SpreadImages,
+            SPREAD_IMAGES,
+            (64, 64),
+            (64, 64, 64, 64),
+            HALVES,
         ),
         Case(
             "convolutions",
