@@ -13,6 +13,7 @@ from fusegen.passes.private_chains import separate_reductions
 from fusegen.plan.channels_last import put_channels_last
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.scattered_operands import store_scattered_operands
+from fusegen.plan.small_windows import open_small_windows
 from fusegen.plan.strategies import piece_sums
 
 ARRANGING = (
@@ -28,11 +29,13 @@ def arranged(
     watch: pipeline.Watch = pipeline.unseen,
 ) -> Graph:
     """A decomposed graph as kernels compute it on that device: the library's convolutions with
-    channels last, sums in one step or in two, and what reductions along different dims need
-    computed for each. `watch` sees it after each pass that changed it."""
+    channels last, small poolings as elementwise operations, sums in one step or in two, and what
+    reductions along different dims need computed for each. `watch` sees it after each pass that
+    changed it."""
     hints = SizeHints.of(graph) if hints is None else hints
     first = Pass("put channels last", partial(put_channels_last, device=device, hints=hints))
-    return pipeline.run(graph, watch, (first, *ARRANGING))
+    second = Pass("open small windows", open_small_windows)
+    return pipeline.run(graph, watch, (first, second, *ARRANGING))
 
 
 def with_stored_operands(
