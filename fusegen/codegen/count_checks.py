@@ -11,6 +11,7 @@ from fusegen.passes.demands import extreme_demands, slice_demands
 from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.labels import labels_of
+from fusegen.plan.small_windows import opened_windows
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ def count_checks(
 
 
 def _windows(plan: ModulePlan) -> tuple[CountCheck, ...]:
-    """The convolutions that kernels of the plan compute, and the sizes of their results: a
-    library's convolution refuses an input that is too small itself."""
-    found: dict[CountCheck, None] = {}
+    """The convolutions and poolings that kernels of the plan compute, and the sizes of their
+    results: the library's refuse an input that is too small themselves."""
+    opened = (CountCheck("window", *each) for each in opened_windows(plan.graph))
+    found: dict[CountCheck, None] = dict.fromkeys(opened)
     for step in plan.steps:
         if isinstance(step, ConvolutionPlan):
             (node,) = (n for n in step.covers if isinstance(n.operation, LibraryCall))

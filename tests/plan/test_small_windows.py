@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fusegen.codegen.count_checks import count_checks
 from fusegen.ir.dtypes import DType
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
@@ -42,6 +43,15 @@ def test_others_are_the_librarys(name: str, given: dict[str, object]) -> None:
     assert any(isinstance(step, LibraryPlan) for step in pooled(name, **given).steps)
 
 
+def test_of_two_the_second_is_the_librarys_if_they_have_many_elements() -> None:
+    x = value("x", "n", 8, "h", "w", dtype=DType.FLOAT32)
+    once = apply("avg_pool2d", apply("relu", x), kernel_size=2)
+    kinds = [type(s) for s in planned(graph([x], apply("avg_pool2d", once, kernel_size=2))).steps]
+    assert kinds == [ElementwisePlan, LibraryPlan]
+    row = apply("avg_pool2d", once, kernel_size=(1, 2))
+    assert [type(s) for s in planned(graph([x], row)).steps] == [ElementwisePlan]
+
+
 def convolved(follows: str, kernel: int) -> list[type]:
     x = value("x", "n", 64, "h", "w", dtype=DType.BFLOAT16)
     weight = value("weight", 64, 64, 3, 3, dtype=DType.BFLOAT16)
@@ -56,3 +66,13 @@ def test_behind_channels_that_are_last() -> None:
     assert convolved("tanh", 2) == alone
     assert convolved("tanh", 3).count(LibraryPlan) == 2
     assert convolved("mean", 2).count(LibraryPlan) == 2
+
+
+def test_windows_that_may_be_none_are_checked_by_the_call() -> None:
+    x = value("x", "n", 8, "h", 16)
+    plan = planned(graph([x], apply("max_pool2d", apply("relu", x), kernel_size=2)), HINTS)
+    check, *others = count_checks(plan, ())
+    assert (check.kind, check.name) == ("window", "max_pool2d")
+    assert [check.count.evaluate({"h": size}) for size in (1, 2, 5)] == [0, 1, 2]
+    # What is asked of slices holds where a window fits.
+    assert all(other.count.evaluate({"h": size}) >= 0 for other in others for size in (2, 3, 8))
