@@ -18,6 +18,8 @@ from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.cost import H100
 from fusegen.plan.kernels.attention import AttentionPlan
 from fusegen.plan.kernels.back_to_back import BackToBackPlan
+from fusegen.plan.kernels.convolution import ConvolutionPlan
+from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.epilogues import GroupEpilogue
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
@@ -110,6 +112,47 @@ def test_every_word_of_the_kernels_may_be_a_users_name_in_other_forms() -> None:
         plans += [prepared_plan(some), shared_plan(some)]
         plans += [summing_plan(some, width) for width in (512, 1024)]
     compiles(plans)
+
+
+def test_every_word_of_convolutions_and_tiles_may_be_a_users_name() -> None:
+    files = ("convolution.cu.j2", "turned_tiles.j2", "elementwise.cu.j2", "parts.j2")
+    words = words_in([resources.template(f"kernels/{name}") for name in files])
+    plans = []
+    for start in range(0, len(words), WORDS_AT_ONCE):
+        some = words[min(start, len(words) - WORDS_AT_ONCE) :][:WORDS_AT_ONCE]
+        plans += [convolution_plan(some, dtype) for dtype in (DType.FLOAT32, DType.BFLOAT16)]
+        plans.append(turning_plan(some))
+    compiles(plans)
+
+
+def convolution_plan(words: list[str], dtype: DType) -> ModulePlan:
+    """Of planes, and transposed."""
+    x = value(words[0], "n", 3, 4, 8, 8, dtype=dtype)
+    weight = value(words[1], 3, 8, 3, 3, 3, dtype=dtype)
+    scales = [value(word, 8, 1, 1, 1, dtype=dtype) for word in words[2:]]
+    made = apply("conv_transpose3d", x, weight, stride=2, padding=1)
+    plan = planned(graph([x, weight, *scales], scaled(made, scales)))
+    (step,) = plan.steps
+    assert isinstance(step, ConvolutionPlan) and step.window.is_spread
+    return plan
+
+
+def turning_plan(words: list[str]) -> ModulePlan:
+    """Of an image with its channels last, and of what two channels of a vector have."""
+    last = [value(word, "n", 5, 5, 64) for word in words[:2]]
+    scales = [value(word, 64, 1, 1) for word in words[2:]]
+    second = [apply("permute", x, dims=(0, 3, 1, 2)) for x in last]
+    plan = planned(graph([*last, *scales], scaled(second[0], [*second[1:], *scales])))
+    (step,) = plan.steps
+    assert isinstance(step, ElementwisePlan) and step.tiles is not None
+    return plan
+
+
+def scaled(result: Node, factors: list[Node]) -> Node:
+    """The product of all, every step of it named as its factor."""
+    for factor in factors:
+        result = replace(apply("mul", result, factor), name=factor.name)
+    return result
 
 
 def summing_plan(words: list[str], width: int) -> ModulePlan:
