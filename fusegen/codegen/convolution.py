@@ -61,11 +61,10 @@ class ConvolutionText:
     `planes`, `height` and `width` are the result's sizes, `input_sizes` the input's, of which
     images have no planes. `input` and `weight` are elements as they are loaded, in memory's type
     `storage`; the input is the tensor `input_name`, `input_steps` lie between its neighbours along
-    each dim. The tensor
-    cores take elements as `part`, which is two for each element if the plan is `split`. `row_lines`
-    are computed for each channel of an image, ahead of its `channel_values`; `before`, `body` and
-    `after` stand around and inside the loop over a run of neighbouring pixels. With a `stage`,
-    `after` stores to shared memory at `stage_place`, and the text does the rest.
+    each dim. The tensor cores take elements as `part`, which is two for each element if the plan is
+    `split`. `row_lines` are computed for each channel of an image, ahead of its `channel_values`;
+    `before`, `body` and `after` stand around and inside the loop over a run of neighbouring pixels.
+    With a `stage`, `after` stores to shared memory at `stage_place`, and the text does the rest.
     """
 
     kernel: KernelText

@@ -19,6 +19,7 @@ from fusegen.plan.kernels.elementwise import (
     ElementwisePlan,
     TurnedTiles,
 )
+from fusegen.plan.kernels.stores import Store
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,7 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
         plan.name, plan.values, plan.written, stored_integers(plan.stores), (plan.count, *sizes)
     )
     loop = VectorLoop(scope, plan.index, "first", plan.vector)
-    statements = Statements(
-        scope.names,
-        loop.scope.symbols,
-        loop.load,
-        loop.guarded_load,
-        multiplied=plan.multiplied,
-        choice=loop.choice,
-        condition=loop.condition,
-    )
-    for store in plan.stores:
-        statements.lines.append(loop.store(store, statements.value(store.value)))
-    body = statements.drain()
+    body = _stored(plan.stores, plan, loop, {})
     return ElementwiseText(
         KernelText.of(plan, scope),
         THREADS,
@@ -104,6 +94,28 @@ def elementwise_text(plan: ElementwisePlan) -> ElementwiseText:
         bool(plan.multiplied),
         _tiles_text(plan, tiles, scope) if tiles else None,
     )
+
+
+def _stored(
+    stores: tuple[Store, ...],
+    plan: ElementwisePlan,
+    loop: VectorLoop,
+    known: dict[Expression, str],
+) -> tuple[str, ...]:
+    """The statements of the element loop, with the text of what is `known` already."""
+    statements = Statements(
+        loop.scope.names,
+        loop.scope.symbols,
+        loop.load,
+        loop.guarded_load,
+        known,
+        multiplied=plan.multiplied,
+        choice=loop.choice,
+        condition=loop.condition,
+    )
+    for store in stores:
+        statements.lines.append(loop.store(store, statements.value(store.value)))
+    return statements.drain()
 
 
 def _tiles_text(plan: ElementwisePlan, tiles: TurnedTiles, host: Scope) -> TilesText:
@@ -124,19 +136,7 @@ def _tiles_text(plan: ElementwisePlan, tiles: TurnedTiles, host: Scope) -> Tiles
         known[load] = loaded(at, load.dtype)
         dtype = storage_type(load.buffer.dtype)
         turned.append(TurnedText(name, dtype, scope.buffer(load.buffer), scope.text(load.offset)))
-    statements = Statements(
-        scope.names,
-        loop.scope.symbols,
-        loop.load,
-        loop.guarded_load,
-        known,
-        multiplied=plan.multiplied,
-        choice=loop.choice,
-        condition=loop.condition,
-    )
-    for store in tiles.stores:
-        statements.lines.append(loop.store(store, statements.value(store.value)))
-    body = statements.drain()
+    body = _stored(tiles.stores, plan, loop, known)
     return TilesText(
         scope.parameters,
         kernel_arguments(scope, host),

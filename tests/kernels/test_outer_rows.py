@@ -78,4 +78,7 @@ def test_standardised_and_softmax_over_channels() -> None:
     (found,) = made(given, check=True)
     unit = torch.finfo(torch.bfloat16).eps
     right = torch.softmax(scaled_exact, 1)
-    torch.testing.assert_close(found.double(), right, rtol=4 * unit, atol=unit / 64)
+    # The deviation, or what it divides, may stand in memory in between: half a unit of an exponent
+    # each, in the element and in the sum it is divided by. The result is rounded by another half.
+    allowed = 2 * float(scaled_exact.abs().max()) * unit + unit
+    torch.testing.assert_close(found.double(), right, rtol=allowed, atol=0)

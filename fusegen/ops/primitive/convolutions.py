@@ -6,6 +6,8 @@ of their own, one for each operand, so that one that nobody wants is not compute
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusegen.ir.graph import Attributes, Node, TensorType
 from fusegen.ops import build
 from fusegen.ops.inference import Accepts, like_operand, require, require_window, show
@@ -117,15 +119,15 @@ def _infer_channels_last(types: tuple[TensorType, ...], attributes: Attributes) 
     return TensorType((images, *spatial, channels), types[0].dtype)
 
 
-CONVOLUTION_CHANNELS_LAST = LibraryCall(
-    "convolution_channels_last",
-    parameters=(INPUT, tensor("weight"), BIAS, *_WINDOWS),
+CONVOLUTION_CHANNELS_LAST = replace(
+    CONVOLUTION,
+    name="convolution_channels_last",
     infer=_infer_channels_last,
     twin="torch.ops.aten.convolution({input}.movedim(-1, 1), {weight}.movedim(-1, 1), {bias}, "
     "{stride}, {padding}, {dilation}, {transposed}, {output_padding}, {groups}).movedim(1, -1)",
     summary="A convolution of tensors that have their channels in the last dim.",
-    aten="aten::convolution",
     channels_last=True,
+    gradient=None,
 )
 
 RECORDS = (CONVOLUTION,)
