@@ -14,9 +14,10 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Symbol
 from fusegen.plan.buffers import state_bytes
 from fusegen.plan.expressions import Accumulator, Compute, Expression, Literal, Select, Size, walk
-from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces, PixelTile, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces, PixelTile
 from fusegen.plan.phases import Levels
 from fusegen.plan.pixel_tiles import BLOCKS_A_PROCESSOR, CHANNELS, PIECE, THREADS
+from fusegen.plan.window import Window
 
 # What the sizes of the input are called.
 INPUT_SIZES = ("planes", "height", "width")

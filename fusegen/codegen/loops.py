@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fusegen.codegen.c_text import loaded, storage_type, stored
+from fusegen.codegen.c_text import compute_type, loaded, storage_type, stored
 from fusegen.codegen.conditions import Condition, divides_by_no_size, essential
 from fusegen.codegen.environment import LINE
 from fusegen.codegen.scope import Scope
@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer, Quotient, Remainder, Symbol
 from fusegen.plan.access import Access, access, advances, compares_alike, crossed
 from fusegen.plan.early_loads import MOST_GUARDED
-from fusegen.plan.expressions import Compute, Expression, Load, Position
+from fusegen.plan.expressions import Compute, Expression, Load, Position, WindowLoad
 from fusegen.plan.kernels.stores import Store
 
 
@@ -285,9 +285,18 @@ def scalar_load(scope: Scope) -> GuardedLoadText:
     """Loads one element where the loop variables point."""
 
     def text(load: Load, conditions: tuple[Condition, ...] = ()) -> str:
-        return loaded(element_in_memory(load, scope), load.dtype)
+        element = loaded(element_in_memory(load, scope), load.dtype)
+        if not isinstance(load, WindowLoad) or not load.guards:
+            return element
+        guards = " && ".join(_in_order(*guard, scope) for guard in load.guards)
+        return f"{guards} ? {element} : {compute_type(load.dtype)}{{}}"
 
     return text
+
+
+def _in_order(least: Integer, value: Integer, above: Integer, scope: Scope) -> str:
+    text = scope.text(value)
+    return f"{text} >= {scope.text(least)} && {text} < {scope.text(above)}"
 
 
 def element_in_memory(load: Load, scope: Scope) -> str:

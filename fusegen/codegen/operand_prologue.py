@@ -11,7 +11,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Expression, Load, Loaded, walk
-from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, OperandView
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.tolerance import tolerant
 
@@ -52,7 +52,7 @@ class PrologueText:
 
 
 def prologue_texts(
-    plan: ProductPlan, left: MatrixView, right: MatrixView, scope: Scope
+    plan: ProductPlan, left: MatrixView, right: OperandView, scope: Scope
 ) -> tuple[PrologueText, ...]:
     """The prologues of a form whose operands are copied as they are in memory."""
     axes = plan.axes
@@ -70,7 +70,7 @@ def prologue_texts(
 def _prologue(
     name: str,
     value: Expression,
-    view: MatrixView,
+    view: OperandView,
     line_axis: Integer,
     line: str,
     plan: ProductPlan,
@@ -117,7 +117,7 @@ def _prologue(
 
 
 def prologue_conditions(
-    plan: ProductPlan, left: MatrixView, right: MatrixView, host: Scope
+    plan: ProductPlan, left: MatrixView, right: OperandView, host: Scope
 ) -> tuple[str, ...]:
     """The launcher's conditions that an operand's neighbours are all there or none, and what they
     meet can be loaded together."""

@@ -8,7 +8,16 @@ from fusegen.codegen.c_text import factor, integer, storage_type
 from fusegen.codegen.names import Names, identifier
 from fusegen.ir.integers import Atom, Integer, Symbol
 from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.expressions import Expression, Load, PartialStates, Position, Select, Size, walk
+from fusegen.plan.expressions import (
+    Expression,
+    Load,
+    PartialStates,
+    Position,
+    Select,
+    Size,
+    WindowLoad,
+    walk,
+)
 from fusegen.plan.kernels.base import InPlace
 from fusegen.plan.kernels.stores import Store
 
@@ -59,6 +68,8 @@ class Scope:
             if isinstance(expression, Load) and _has_strides(expression) and not is_packed:
                 strided[expression.buffer] = None
                 found += expression.coordinates
+            if isinstance(expression, WindowLoad):
+                found += (value for guard in expression.guards for value in guard)
             if isinstance(expression, Size):
                 found.append(expression.size)
             if isinstance(expression, Position):

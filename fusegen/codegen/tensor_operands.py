@@ -8,11 +8,13 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import ZERO, Atom, Integer
-from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
+from fusegen.ir.integers import ZERO, Atom, Integer, product
+from fusegen.plan.coordinates import unflatten
+from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, WindowView, run_stride
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
+from fusegen.plan.plain_convolution import PLACES
 from fusegen.plan.tensor_cores import LANES, PAIR
 from fusegen.plan.tile_waves import SWIZZLE_BYTES
 
@@ -70,6 +72,7 @@ class OperandText:
     exchanged: int
     runs: RunsText | None
     conditions: tuple[str, ...]
+    is_window: bool = False
 
     @property
     def map(self) -> str:
@@ -83,6 +86,44 @@ class OperandText:
         return (
             (whole,) if self.rest_box is None else (whole, (f"{self.name}_rest_map", self.rest_box))
         )
+
+
+@dataclass(frozen=True)
+class WindowText:
+    """The same of an operand that is read through a window: the map describes images, in which the
+    window's first place begins `lower` from an image's first element and ends `upper` from its last
+    one, a step of `steps` from the next. The tile's first line is the window at `places` of
+    `image`, from the outermost dim on; a step along K brings the channels from `channel` on of the
+    tap that lies `offsets` further, from the innermost dim on."""
+
+    name: str
+    type: str
+    start: int
+    tile_lines: int
+    pointer: str
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+    places: tuple[PlaceText, ...]
+    image: str
+    channel: str
+    offsets: tuple[str, ...]
+    channels: int
+    is_line_major: bool = False
+    runs: None = None
+    is_window: bool = True
+
+    @property
+    def map(self) -> str:
+        """The kernel's variable with the map."""
+        return f"{self.name}_map"
+
+    @property
+    def maps(self) -> tuple[tuple[str, tuple[int | str, ...]], ...]:
+        """The kernel's argument that is a map of it, with what a copy brings."""
+        return ((self.map, ()),)
 
 
 @dataclass(frozen=True)
@@ -103,7 +144,7 @@ class _Side:
 
 def operand_texts(
     plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope
-) -> tuple[OperandText, ...]:
+) -> tuple[OperandText | WindowText, ...]:
     """Both operands, in the order in which they lie in a stage; `scope` is the kernel's, `host` the
     launcher's.
 
@@ -119,6 +160,11 @@ def operand_texts(
         "tile_first_row",
         rest_lines="rest_lines" if cores.fewer_lines else None,
     )
+    if isinstance(cores.right, WindowView):
+        return (
+            _operand(left, cores.depth, scope, host),
+            _windows(cores.right, left_size, cores, scope, host),
+        )
     right = _Side(
         "right",
         cores.right,
@@ -184,6 +230,49 @@ def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText
         LANES * side.neighbours if is_exchanged else 0,
         _runs(runs, view, scope) if view.runs else None,
         (f"{scope.text(view.inner_stride)} == 1",) if view.runs else (),
+    )
+
+
+def _windows(
+    view: WindowView, start: int, cores: WgmmaForm, kernel: Scope, host: Scope
+) -> WindowText:
+    """The right operand where it is read through a window."""
+    windows, (_, *sizes, channels) = view.windows, view.buffer.shape
+    window, along = windows.window, windows.along
+    stride, margins, apart = map(along, (window.stride, window.padding, window.dilation))
+    taps = along(window.kernel)
+    chunks = channels // cores.depth
+    step = Integer.symbol("step", chunks * window.taps)
+    column = Integer.symbol("tile_first_column", product(windows.pixels))
+    names: dict[Atom, str] = {x.alone: x.alone.name for x in (step, column)}
+    scope = replace(kernel, symbols={**kernel.symbols, **names})
+    first = unflatten(column, windows.pixels)
+    places = tuple(
+        PlaceText(scope.names.fresh(f"first_{dim}"), scope.text(at * each - margin))
+        for dim, at, each, margin in zip(PLACES[-len(sizes) :], first, stride, margins, strict=True)
+    )
+    tap = unflatten(step // chunks, tuple(map(Integer.of, taps)))
+    offsets = (scope.text(at * each) for at, each in zip(tap, apart, strict=True))
+    last = ((count - 1) * each for count, each in zip(taps, apart, strict=True))
+    strides = [channels]
+    for size in reversed(sizes):
+        strides.append(strides[-1] * size)
+    return WindowText(
+        "right",
+        storage_type(view.buffer.dtype),
+        start,
+        cores.columns,
+        host.buffer(view.buffer),
+        tuple(map(host.text, reversed(view.buffer.shape))),
+        tuple(map(host.text, strides)),
+        tuple(-margin for margin in reversed(margins)),
+        tuple(m - reach for m, reach in zip(margins, last, strict=True))[::-1],
+        stride[::-1],
+        places,
+        scope.text(view.image),
+        scope.text(step % chunks * cores.depth),
+        tuple(offsets)[::-1],
+        cores.depth,
     )
 
 

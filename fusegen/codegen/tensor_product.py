@@ -20,7 +20,7 @@ from fusegen.codegen.row_text import ProgramText
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.split_product import SplitText, split_text
 from fusegen.codegen.statements import Statements
-from fusegen.codegen.tensor_operands import OperandText, operand_texts
+from fusegen.codegen.tensor_operands import OperandText, WindowText, operand_texts
 from fusegen.codegen.tile_epilogue import batch_places
 from fusegen.ir.integers import ZERO
 from fusegen.plan.expressions import Accumulator, Expression, walk
@@ -99,7 +99,7 @@ class TensorProductText:
     shared: SharedDepth | None
     type: str
     stage_size: int
-    operands: tuple[OperandText, ...]
+    operands: tuple[OperandText | WindowText, ...]
     conditions: tuple[str, ...]
     run_time_depth: bool
     split: SplitText | None
@@ -129,7 +129,8 @@ class TensorProductText:
     @property
     def chunk_lines(self) -> int:
         """How many lines one swizzled row of shared memory holds."""
-        return self.operands[0].box[0]
+        (first, *_) = (o.box for o in self.operands if isinstance(o, OperandText))
+        return first[0]
 
 
 def tensor_product_text(

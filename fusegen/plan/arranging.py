@@ -15,6 +15,7 @@ from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.small_windows import open_small_windows
 from fusegen.plan.strategies import piece_sums
+from fusegen.plan.windows import multiply_windows
 
 ARRANGING = (
     Pass("sum inner dims first", partial(sum_inner_dims_first, stays_whole=piece_sums.keeps)),
@@ -28,14 +29,17 @@ def arranged(
     hints: SizeHints | None = None,
     watch: pipeline.Watch = pipeline.unseen,
 ) -> Graph:
-    """A decomposed graph as kernels compute it on that device: the library's convolutions with
-    channels last, small poolings as elementwise operations, sums in one step or in two, and what
-    reductions along different dims need computed for each. `watch` sees it after each pass that
-    changed it."""
+    """A decomposed graph as kernels compute it on that device: convolutions of many channels as
+    products, or the library's with channels last, small poolings as elementwise operations, sums in
+    one step or in two, and what reductions along different dims need computed for each. `watch`
+    sees it after each pass that changed it."""
     hints = SizeHints.of(graph) if hints is None else hints
-    first = Pass("put channels last", partial(put_channels_last, device=device, hints=hints))
-    second = Pass("open small windows", open_small_windows)
-    return pipeline.run(graph, watch, (first, second, *ARRANGING))
+    passes = (
+        Pass("multiply windows", partial(multiply_windows, device=device, hints=hints)),
+        Pass("put channels last", partial(put_channels_last, device=device, hints=hints)),
+        Pass("open small windows", open_small_windows),
+    )
+    return pipeline.run(graph, watch, (*passes, *ARRANGING))
 
 
 def with_stored_operands(

@@ -39,6 +39,8 @@ from fusegen.plan.expressions import (
     Select,
     Size,
 )
+from fusegen.plan.window import Windows
+from fusegen.plan.window_loads import window_load
 
 Coordinates = tuple[Integer, ...]
 Point = tuple[Node, Coordinates]
@@ -156,6 +158,11 @@ class Evaluator:
             self._check_row(node, coordinates)
             assert isinstance(operation, Reduction)
             return Reduced(node.dtype, name, operation.monoid, self.states[node])
+        if isinstance(operation, Windows):
+            (images,) = node.operands
+            if images not in self.buffers:
+                raise NotInKernel(f"what {name} are over is computed by another kernel")
+            return window_load(operation, self.buffers[images], node.dtype, coordinates)
         if operation is CONSTANT:
             value = node.attributes["value"]
             assert isinstance(value, (bool, int, float))

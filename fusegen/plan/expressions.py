@@ -15,6 +15,7 @@ from fusegen.ir.graph import Attributes
 from fusegen.ir.integers import Integer, Symbol
 from fusegen.ops.record import Monoid, Pointwise
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.window import Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,17 @@ class Load(Expression):
     @property
     def symbols(self) -> frozenset[Symbol]:
         return frozenset().union(self.offset.symbols(), *(c.symbols() for c in self.coordinates))
+
+
+@dataclass(frozen=True, eq=False)
+class WindowLoad(Load):
+    """The element at `place`, (image, depth, pixel), of what a convolution's kernel sees of images:
+    zero unless each of the `guards` is in order: a least value, a coordinate, and what that stays
+    below."""
+
+    windows: Windows
+    place: tuple[Integer, ...]
+    guards: tuple[tuple[Integer, Integer, Integer], ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from fusegen.ir.integers import ONE, ZERO, Atom, Integer, Symbol, maximum
 from fusegen.plan.buffers import Buffer, BufferRole
 from fusegen.plan.coordinates import flatten
-from fusegen.plan.expressions import Load
-from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, run_stride
+from fusegen.plan.expressions import Load, WindowLoad
+from fusegen.plan.kernels.matrix_view import (
+    BatchDim,
+    Major,
+    MatrixView,
+    WindowView,
+    run_stride,
+)
 from fusegen.plan.kernels.product import ProductAxes
 
 # Of the five dims that a tensor map knows, beside those of a matrix.
@@ -30,6 +36,8 @@ def matrix_view(load: Load, batch: Integer, line: Integer, depth: Integer) -> Ma
     """The load as a matrix, or None where its address is not linear in dims of batches, line and
     depth or has neighbours in neither line nor depth. Dims of batches that are more than a few must
     be one for all."""
+    if isinstance(load, WindowLoad) and load.guards:
+        return None
     for are_apart in (True, False):
         axes = _Axes(batch.alone, line.alone, depth.alone, are_apart)
         view = _view_along(axes, load)
@@ -65,9 +73,19 @@ def _view_along(axes: _Axes, load: Load) -> MatrixView | None:
     return total.view(load.buffer, major, tuple(runs))
 
 
+def window_view(load: WindowLoad, axes: ProductAxes) -> WindowView | None:
+    """The right operand as windows whose elements the product reads in their own order, or None
+    where it does not."""
+    if load.place != (axes.batch, axes.depth, axes.column):
+        return None
+    return WindowView(load.buffer, load.windows, axes.batch)
+
+
 def moves_evenly(load: Load, axis: Integer) -> bool:
     """Whether the load's address grows by the same with each step of the loop variable, whatever
     the strides."""
+    if isinstance(load, WindowLoad) and load.guards:
+        return False
     places = (load.offset, *load.coordinates)
     return all(factor(place, axis.alone) is not None for place in places)
 

@@ -6,8 +6,9 @@ from fusegen.ir.dtypes import DType
 from fusegen.plan.cost import Device
 from fusegen.plan.group import NotApplicable
 from fusegen.plan.kernels.base import WARP
-from fusegen.plan.kernels.convolution import Pieces, PixelTile, Window
+from fusegen.plan.kernels.convolution import Pieces, PixelTile
 from fusegen.plan.plain_convolution import PlainConvolution
+from fusegen.plan.window import Window
 
 # Neighbouring pixels that a lane holds: two fragments of 8 pixels side by side.
 LANE_PIXELS = 4

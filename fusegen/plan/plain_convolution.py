@@ -17,7 +17,8 @@ from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
 from fusegen.ops.record import LibraryCall
 from fusegen.plan.evaluate import Domain
 from fusegen.plan.group import NotApplicable
-from fusegen.plan.kernels.convolution import ConvolutionAxes, Spatial, Window
+from fusegen.plan.kernels.convolution import ConvolutionAxes
+from fusegen.plan.window import Spatial, Window
 
 DTYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 PLACES = ("plane", "row", "column")

@@ -19,6 +19,7 @@ from fusegen.plan.expressions import Expressions, Load
 from fusegen.plan.matrix_views import matrix_view
 from fusegen.plan.strategies.product_operands import axes_of
 from fusegen.plan.tensor_cores import TENSOR_DTYPES
+from fusegen.plan.window import Windows
 
 
 def store_scattered_operands(graph: Graph, device: Device, hints: SizeHints) -> Graph:
@@ -45,6 +46,8 @@ def store_scattered_operands(graph: Graph, device: Device, hints: SizeHints) -> 
 def _view_to_copy(operand: Node, product: Node) -> Node | None:
     """The view of the value in memory, as close to it as can be so that others may read the same
     copy, of which a copy makes the operand a matrix; None if it is one already."""
+    if isinstance(operand.operation, Windows):  # far larger than what they are read from
+        return None
     views: list[Node] = []
     base = operand
     while not isinstance(base.operation, (Placeholder, *COMPUTED)):

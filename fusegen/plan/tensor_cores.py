@@ -7,12 +7,12 @@ from dataclasses import replace
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.early_loads import early_in_tile
-from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, walk
+from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, WindowLoad, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
-from fusegen.plan.kernels.matrix_view import Major, MatrixView
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, OperandView
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import Exchange, MmaForm, TileKind, WgmmaForm
-from fusegen.plan.matrix_views import operand_views
+from fusegen.plan.matrix_views import matrix_view, operand_views, window_view
 from fusegen.plan.precision import Precision
 from fusegen.plan.preferences import UNTUNED, Preferences, ProductShape
 from fusegen.plan.tile_waves import (
@@ -68,7 +68,7 @@ def tensor_cores(
     as_tf32 = left.dtype is DType.FLOAT32 and precision is Precision.HIGH
     if left.dtype not in TENSOR_DTYPES and not as_tf32:
         return None
-    views = operand_views(left, right, axes)
+    views = _views(left, right, axes)
     if views is None:
         return None
     if as_tf32 and any(view.major is not Major.DEPTH for view in views):
@@ -96,6 +96,15 @@ def tensor_cores(
         *views,
         fewer_lines=has_lines,
     )
+
+
+def _views(left: Load, right: Load, axes: ProductAxes) -> tuple[MatrixView, OperandView] | None:
+    """The operands as matrices, of which the right one may be windows, or None."""
+    matrices = operand_views(left, right, axes)
+    if matrices is not None or not isinstance(right, WindowLoad):
+        return matrices
+    matrix, windows = matrix_view(left, axes.batch, axes.row, axes.depth), window_view(right, axes)
+    return None if matrix is None or windows is None else (matrix, windows)
 
 
 def tile_forms(
@@ -170,7 +179,7 @@ def mma_form(left: Load, right: Load, axes: ProductAxes, epilogue: Epilogue) -> 
     return MmaForm(MMA_ROWS, MMA_COLUMNS, MMA_DEPTH, MMA_STAGES, *views)
 
 
-def exchange_of(right: MatrixView, columns: Integer, dtype: DType) -> Exchange:
+def exchange_of(right: OperandView, columns: Integer, dtype: DType) -> Exchange:
     """How columns of a result of `dtype` are exchanged so that a thread holds as many neighbours as
     one access takes; there must be whole exchanges of them, but for epilogues over elements
     (`with_wide_accesses`).

@@ -8,11 +8,12 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.plan.boundaries import boundaries
 from fusegen.plan.cost import H100, SizeHints
-from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces, Window
+from fusegen.plan.kernels.convolution import ConvolutionPlan, Pieces
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.rows import RowPlan
 from fusegen.plan.pixel_tiles import MOST_ROUNDS, THREADS, pieces_of
+from fusegen.plan.window import Window
 from tests.emulated import apply, graph, planned, value
 
 HINTS = {"n": 64, "h": 128, "w": 128}

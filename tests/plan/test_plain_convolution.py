@@ -9,8 +9,8 @@ from fusegen.ops import build
 from fusegen.ops.primitive.convolutions import CONVOLUTION, INPUT_GRADIENT
 from fusegen.passes import pipeline
 from fusegen.plan.group import NotApplicable
-from fusegen.plan.kernels.convolution import Window
 from fusegen.plan.plain_convolution import convolution_of, plain_convolution
+from fusegen.plan.window import Window
 from tests.emulated import apply, graph, value
 
 ONES = (1, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from fusegen.ir.integers import Integer
@@ -11,43 +10,7 @@ from fusegen.plan.evaluate import Domain
 from fusegen.plan.expressions import Expression, Load
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.stores import StateStore, Store
-
-Spatial = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Window:
-    """How a convolution's kernel lies on its input, each number for planes, rows and columns; an
-    image is one plane.
-
-    The kernel sees an element of the input at every `spread`-th place and zeros between them, which
-    is what a transposed convolution makes of its stride.
-    """
-
-    kernel: Spatial
-    stride: Spatial
-    padding: Spatial
-    dilation: Spatial
-    spread: Spatial
-
-    @property
-    def taps(self) -> int:
-        """How many places of a channel an element of the result reads."""
-        return math.prod(self.kernel)
-
-    @property
-    def plane_taps(self) -> int:
-        """How many of them lie in one plane."""
-        return self.kernel[1] * self.kernel[2]
-
-    @property
-    def is_spread(self) -> bool:
-        """Whether there are zeros between the input's elements."""
-        return any(step > 1 for step in self.spread)
-
-    def span(self, dim: int, results: int) -> int:
-        """How many places along a dim `results` neighbouring results read, gaps included."""
-        return (results - 1) * self.stride[dim] + (self.kernel[dim] - 1) * self.dilation[dim] + 1
+from fusegen.plan.window import Window
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fusegen.ir.integers import Integer, Symbol
+from fusegen.ir.integers import Integer, Symbol, product
 from fusegen.plan.buffers import Buffer
+from fusegen.plan.window import Windows
 
 
 class Major(Enum):
@@ -58,6 +59,31 @@ class MatrixView:
     def outer_stride(self) -> Integer:
         """The stride from one run of neighbours to the next."""
         return self.line_stride if self.major is Major.DEPTH else self.depth_stride
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """An operand whose lines are what a convolution's kernel sees of an image, the one at hand
+    being `image`: `buffer` has images with their channels last, of which `windows` tell the rest.
+    """
+
+    buffer: Buffer
+    windows: Windows
+    image: Integer
+
+    @property
+    def major(self) -> Major:
+        """A tap's channels are neighbours in depth."""
+        return Major.DEPTH
+
+    @property
+    def batches(self) -> tuple[BatchDim, ...]:
+        """The dim of images."""
+        images, *sizes = self.buffer.shape
+        return (BatchDim(self.image, images, product(sizes)),)
+
+
+OperandView = MatrixView | WindowView
 
 
 def run_stride(run: int) -> Symbol:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels.matrix_view import MatrixView
+from fusegen.plan.kernels.matrix_view import MatrixView, OperandView
 from fusegen.plan.kernels.split_product import Split
 from fusegen.plan.kernels.stores import Store
 
@@ -83,7 +83,7 @@ class WgmmaForm:
     neighbours: int
     exchange: Exchange
     left: MatrixView
-    right: MatrixView
+    right: OperandView
     split: Split | None = None
     fewer_lines: bool = False
     wave: WaveTime | None = None

@@ -8,3 +8,4 @@
 #include "tma.cuh"
 #include "warp_roles.cuh"
 #include "wgmma.cuh"
+#include "window_map.cuh"

@@ -112,14 +112,15 @@ TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles)
 
 #else
 
-// The driver's encoder, found without linking to the driver; null if there is no driver.
-inline auto tensor_map_encoder() {
-    using Encoder = decltype(&cuTensorMapEncodeTiled);
+// A function of the driver that encodes tensor maps, found without linking to the driver; null if
+// there is no driver.
+template <class Encoder>
+Encoder tensor_map_encoder(const char* name) {
     constexpr unsigned introduced_in = 12000;
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, introduced_in, cudaEnableDefault, &found);
+        name, &function, introduced_in, cudaEnableDefault, &found);
     const bool usable = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
     return usable ? reinterpret_cast<Encoder>(function) : nullptr;
 }
@@ -131,11 +132,26 @@ constexpr CUtensorMapDataType tensor_map_type =
     : std::is_same<T, Tf32>::value     ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 
+// Whether the driver has encoded a map. A thread that has not used the device yet, such as that of a
+// first backward, has no context, which the driver may ask for; without the map a form with other bits
+// would take the tensor, in the first call only. So it is tried again with one.
+template <class Encode>
+TensorMapError encoded_by_driver(Encode encode) {
+    if (encode() == CUDA_SUCCESS) {
+        return TensorMapError::none;
+    }
+    int device = 0;
+    const bool has_context =
+        cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+    return has_context && encode() == CUDA_SUCCESS ? TensorMapError::none : TensorMapError::driver;
+}
+
 template <class T, int rank>
 TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles) {
     static_assert(is_16_bit_float<T> || std::is_same<T, float>::value || std::is_same<T, Tf32>::value,
                   "not a type of tensor maps");
-    static const auto encode = tensor_map_encoder();
+    static const auto encode =
+        tensor_map_encoder<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
     const TensorMapError error = check_tensor_tiles<T>(tiles);
     if (error != TensorMapError::none) {
         return error;
@@ -153,24 +169,13 @@ TensorMapError encode_tensor_map(TensorMap* map, const TensorTiles<rank>& tiles)
             stride_bytes[i - 1] = static_cast<cuuint64_t>(tiles.strides[i - 1]) * sizeof(T);
         }
     }
-    const auto is_encoded = [&] {
+    return encoded_by_driver([&] {
         return encode(map, tensor_map_type<T>, rank, const_cast<void*>(tiles.address), sizes,
                       stride_bytes, box, element_steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                       tiles.swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B
                                                           : CU_TENSOR_MAP_SWIZZLE_NONE,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-    };
-    if (is_encoded()) {
-        return TensorMapError::none;
-    }
-    // A thread that has not used the device yet, such as that of a first backward, has no context,
-    // which the driver may ask for. Without the map a form with other bits would take the tensor, in
-    // the first call only.
-    int device = 0;
-    const bool has_context =
-        cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
-    return has_context && is_encoded() ? TensorMapError::none : TensorMapError::driver;
+                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    });
 }
 
 #endif

@@ -66,6 +66,34 @@ __device__ __forceinline__ void tma_load_5d(void* shared, const TensorMap& map,
         : "memory");
 }
 
+// Copies elements of neighbouring windows over images, by a map of `window_map.cuh`: of each window
+// the channels from `channel` on of the element that lies (offset_x, offset_y) into it. The first
+// window begins at (x, y) of an image: cp.async.bulk.tensor.4d, im2col.
+__device__ __forceinline__ void tma_load_window_4d(void* shared, const TensorMap& map,
+                                                   std::uint64_t* barrier, int channel, int x,
+                                                   int y, int image, int offset_x, int offset_y) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(x), "r"(y), "r"(image),
+        "h"(static_cast<std::uint16_t>(offset_x)), "h"(static_cast<std::uint16_t>(offset_y))
+        : "memory");
+}
+
+// The same for images of three dimensions: cp.async.bulk.tensor.5d, im2col.
+__device__ __forceinline__ void tma_load_window_5d(void* shared, const TensorMap& map,
+                                                   std::uint64_t* barrier, int channel, int x,
+                                                   int y, int z, int image, int offset_x,
+                                                   int offset_y, int offset_z) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(x), "r"(y), "r"(z), "r"(image),
+        "h"(static_cast<std::uint16_t>(offset_x)), "h"(static_cast<std::uint16_t>(offset_y)),
+        "h"(static_cast<std::uint16_t>(offset_z))
+        : "memory");
+}
+
 // Makes this thread's ordinary writes to shared memory visible to bulk copies and wgmma that are
 // issued after a barrier which follows: fence.proxy.async.
 __device__ __forceinline__ void fence_async_shared() {

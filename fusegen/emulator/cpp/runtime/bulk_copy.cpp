@@ -73,6 +73,19 @@ void BulkCopies::check_copy(Site site, const TileCopy& copy) const {
         emulator().fail(self, "%s: a copy of %u dimensions by a tensor map of %u", text.text,
                         copy.rank, copy.map->rank);
     }
+    for (unsigned dim = 0; copy.map->is_window && dim < copy.rank - 2; ++dim) {
+        const std::int64_t from = copy.at[dim + 1] - copy.map->lower[dim];
+        const int limit = copy.rank == 4 ? 255 : 31;
+        if (from < 0 || from % copy.map->steps[dim] != 0 ||
+            from / copy.map->steps[dim] >= window_count(*copy.map, dim)) {
+            emulator().fail(self, "%s: no window begins at %d along dimension %u", text.text,
+                            copy.at[dim + 1], dim + 1);
+        }
+        if (copy.offsets[dim] < 0 || copy.offsets[dim] > limit) {
+            emulator().fail(self, "%s: an offset of %d, and it must be 0 to %d", text.text,
+                            copy.offsets[dim], limit);
+        }
+    }
     const SharedMemory& memory = self.block->shared_memory;
     const std::size_t alignment =
         copy.map->swizzled ? swizzled_tile_alignment : plain_tile_alignment;

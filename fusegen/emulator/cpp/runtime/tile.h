@@ -34,10 +34,39 @@ struct TileRow {
     char* global;
 };
 
+// How many windows lie along a spatial dim of images.
+inline std::int64_t window_count(const TensorMap& map, unsigned dim) {
+    const std::int64_t last = map.sizes[dim + 1] - 1 + map.upper[dim];
+    return (last - map.lower[dim]) / map.steps[dim] + 1;
+}
+
+// Where the element lies that a copy reads of its window with this number: its bytes from the images'
+// start, or -1 where it is outside of its image or there is no such window.
+inline std::int64_t window_start(const TileCopy& copy, std::int64_t number) {
+    const TensorMap& map = *copy.map;
+    std::int64_t start = 0;
+    bool is_inside = true;
+    for (unsigned dim = 0; dim < copy.rank - 2; ++dim) {
+        const std::int64_t count = window_count(map, dim);
+        number += (copy.at[dim + 1] - map.lower[dim]) / map.steps[dim];
+        const std::int64_t begin = map.lower[dim] + number % count * map.steps[dim];
+        const std::int64_t at = begin + copy.offsets[dim];
+        number /= count;
+        is_inside = is_inside && at >= 0 && at < map.sizes[dim + 1];
+        start += at * map.strides[dim + 1];
+    }
+    const std::int64_t image = copy.at[copy.rank - 1] + number;
+    is_inside = is_inside && image >= 0 && image < map.sizes[copy.rank - 1];
+    return is_inside ? start + image * map.strides[copy.rank - 1] : -1;
+}
+
 // Where the tile's row with this number lies: its bytes from the tensor's start, or -1 where it is
 // outside of the tensor.
 inline std::int64_t row_start(const TileCopy& copy, int row) {
     const TensorMap& map = *copy.map;
+    if (map.is_window) {
+        return window_start(copy, row);
+    }
     std::int64_t start = 0;
     for (unsigned i = 1; i < copy.rank; ++i) {
         const std::int64_t at = std::int64_t{copy.at[i]} + row % map.box[i];

@@ -39,6 +39,26 @@ __forceinline__ void tma_load_5d(void* shared, const fusegen_emulator::TensorMap
     fusegen_emulator_tma_load(site, &copy);
 }
 
+__forceinline__ void tma_load_window_4d(
+    void* shared, const fusegen_emulator::TensorMap& map, std::uint64_t* barrier, int channel,
+    int x, int y, int image, int offset_x, int offset_y,
+    fusegen_emulator::Site site = fusegen_emulator::caller_site(
+        fusegen_emulator::Operation::tma_load)) {
+    const fusegen_emulator::TileCopy copy{shared,  &map, {channel, x, y, image}, 4,
+                                          barrier, 0,    {offset_x, offset_y}};
+    fusegen_emulator_tma_load(site, &copy);
+}
+
+__forceinline__ void tma_load_window_5d(
+    void* shared, const fusegen_emulator::TensorMap& map, std::uint64_t* barrier, int channel,
+    int x, int y, int z, int image, int offset_x, int offset_y, int offset_z,
+    fusegen_emulator::Site site = fusegen_emulator::caller_site(
+        fusegen_emulator::Operation::tma_load)) {
+    const fusegen_emulator::TileCopy copy{shared,  &map, {channel, x, y, z, image},     5,
+                                          barrier, 0,    {offset_x, offset_y, offset_z}};
+    fusegen_emulator_tma_load(site, &copy);
+}
+
 __forceinline__ void fence_async_shared() { fusegen_emulator_fence_async_shared(); }
 
 __forceinline__ void tma_store_2d(const fusegen_emulator::TensorMap& map, const void* shared, int x,

@@ -1,0 +1,37 @@
+"""The elements of images under a convolution's kernel."""
+
+from __future__ import annotations
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.integers import Integer
+from fusegen.plan.buffers import Buffer
+from fusegen.plan.coordinates import flatten, unflatten
+from fusegen.plan.expressions import WindowLoad
+from fusegen.plan.window import Windows
+
+
+def window_load(
+    windows: Windows, buffer: Buffer, dtype: DType, place: tuple[Integer, ...]
+) -> WindowLoad:
+    """The element at `place`, (image, depth, pixel), of what the windows make of `buffer`."""
+    image, depth, pixel = place
+    *sizes, channels = buffer.shape[1:]
+    window, along = windows.window, windows.along
+    taps = unflatten(depth // channels, tuple(map(Integer.of, along(window.kernel))))
+    pixels = unflatten(pixel, windows.pixels)
+    coordinates, guards = [image], []
+    for step, apart, margin, tap, at, size in zip(
+        *map(along, (window.stride, window.dilation, window.padding)),
+        taps,
+        pixels,
+        sizes,
+        strict=True,
+    ):
+        beyond = at * step + tap * apart  # counted from the margin's first place
+        coordinates.append(beyond - margin)
+        if margin:
+            guards.append((Integer.of(margin), beyond, size + margin))
+    coordinates.append(depth % channels)
+    at_all = tuple(coordinates)
+    offset = flatten(at_all, buffer.shape)
+    return WindowLoad(dtype, buffer.name, buffer, at_all, offset, windows, place, tuple(guards))
