@@ -288,15 +288,18 @@ def scalar_load(scope: Scope) -> GuardedLoadText:
         element = loaded(element_in_memory(load, scope), load.dtype)
         if not isinstance(load, WindowLoad) or not load.guards:
             return element
-        guards = " && ".join(_in_order(*guard, scope) for guard in load.guards)
-        return f"{guards} ? {element} : {compute_type(load.dtype)}{{}}"
+        return f"{inside_text(load, scope)} ? {element} : {compute_type(load.dtype)}{{}}"
 
     return text
 
 
-def _in_order(least: Integer, value: Integer, above: Integer, scope: Scope) -> str:
-    text = scope.text(value)
-    return f"{text} >= {scope.text(least)} && {text} < {scope.text(above)}"
+def inside_text(load: WindowLoad, scope: Scope) -> str:
+    """The condition that an element is one of the image, and no zero around it."""
+    guards = []
+    for least, value, above in load.guards:
+        text = scope.text(value)
+        guards.append(f"{text} >= {scope.text(least)} && {text} < {scope.text(above)}")
+    return " && ".join(guards)
 
 
 def element_in_memory(load: Load, scope: Scope) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, storage_type, stored
+from fusegen.codegen.c_text import compute_type, loaded, storage_type, stored
 from fusegen.codegen.kernel_text import aligned, contiguous
-from fusegen.codegen.loops import VectorLoop, scalar_load
+from fusegen.codegen.loops import VectorLoop, element_in_memory, inside_text, scalar_load
 from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.ir.integers import ZERO, Integer
@@ -152,6 +152,25 @@ def element_of(source: Load, prologue: Expression | None, scope: Scope) -> Eleme
     known[_leaf(prologue)] = variable
     value = statements.value(prologue)
     return ElementText(statements.drain(), value)
+
+
+@dataclass(frozen=True)
+class SkippedText:
+    """For a product some of whose right operand's elements have no part: the condition that one
+    has, and both operands' elements there."""
+
+    inside: str
+    left: str
+    right: str
+
+
+def skipped_text(plan: ProductPlan, scope: Scope) -> SkippedText | None:
+    """The text for sums without those elements, if there are any."""
+    right = plan.skipped
+    if right is None:
+        return None
+    sides = (loaded(element_in_memory(x, scope), x.dtype) for x in (plan.left, right))
+    return SkippedText(inside_text(right, scope), *sides)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from fusegen.codegen.c_text import compute_type
 from fusegen.codegen.kernel_text import KernelText
 from fusegen.codegen.loops import element_in_memory
 from fusegen.codegen.mma_product import MmaText
-from fusegen.codegen.operand_prologue import ElementText, element_of
+from fusegen.codegen.operand_prologue import ElementText, SkippedText, element_of, skipped_text
 from fusegen.codegen.product_forms import (
     mma_form,
     skinny_form,
@@ -57,6 +57,7 @@ class ProductText:
     threads: int
     left: ElementText
     right: ElementText
+    skipped: SkippedText | None
     left_source: ElementText
     right_source: ElementText
     left_depth_contiguous: bool
@@ -125,6 +126,7 @@ def product_text(plan: ProductPlan) -> ProductText:
         threads=plan.tile.threads,
         left=element_of(plan.left, plan.left_prologue, scope),
         right=element_of(plan.right, plan.right_prologue, scope),
+        skipped=skipped_text(plan, scope),
         left_source=_source(plan.left, plan.left_prologue, plan.left_is_even, scope),
         right_source=_source(plan.right, plan.right_prologue, plan.right_is_even, scope),
         left_depth_contiguous=plan.left_depth_contiguous,

@@ -71,7 +71,8 @@ def _own_scope(
 ) -> Scope:
     """The scope of a form's kernel, which is launched where the epilogue's operands are contiguous,
     and whose own operands come otherwise."""
-    values = (*plan.prologues, *plan.epilogue.values)
+    operands = (plan.left, plan.right) if plan.skipped else ()
+    values = (*operands, *plan.prologues, *plan.epilogue.values)
     written = (*plan.epilogue.written, *workspaces)
     indices = (dim.index for view in (form.left, form.right) for dim in view.batches)
     integers = (*product_integers(plan), *indices)

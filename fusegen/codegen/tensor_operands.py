@@ -243,15 +243,17 @@ def _windows(
     taps = along(window.kernel)
     chunks = channels // cores.depth
     step = Integer.symbol("step", chunks * window.taps)
-    column = Integer.symbol("tile_first_column", product(windows.pixels))
+    column = Integer.symbol("tile_first_column", product(view.pixels))
     names: dict[Atom, str] = {x.alone: x.alone.name for x in (step, column)}
     scope = replace(kernel, symbols={**kernel.symbols, **names})
-    first = unflatten(column, windows.pixels)
+    first = unflatten(column, view.pixels)
     places = tuple(
         PlaceText(scope.names.fresh(f"first_{dim}"), scope.text(at * each - margin))
         for dim, at, each, margin in zip(PLACES[-len(sizes) :], first, stride, margins, strict=True)
     )
     tap = unflatten(step // chunks, tuple(map(Integer.of, taps)))
+    if windows.turned:
+        tap = tuple(count - 1 - at for count, at in zip(taps, tap, strict=True))
     offsets = (scope.text(at * each) for at, each in zip(tap, apart, strict=True))
     last = ((count - 1) * each for count, each in zip(taps, apart, strict=True))
     strides = [channels]

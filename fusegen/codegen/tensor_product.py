@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from fusegen.codegen.c_text import compute_type, storage_type
+from fusegen.codegen.c_text import compute_type, storage_type, stored
 from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
 from fusegen.codegen.loops import LoadAhead, VectorLoop
 from fusegen.codegen.names import mentions
 from fusegen.codegen.operand_prologue import (
     PrologueText,
+    SkippedText,
     prologue_conditions,
     prologue_texts,
+    skipped_text,
 )
 from fusegen.codegen.row_cache import RegisterSlots
 from fusegen.codegen.row_loop import RowLoop
@@ -33,19 +36,49 @@ from fusegen.plan.kernels.product_forms import (
     WaveTime,
     WgmmaForm,
 )
-from fusegen.plan.tensor_cores import LANES, PAIR, in_pairs
+from fusegen.plan.tensor_cores import (
+    ACCESS_BYTES,
+    LANES,
+    PAIR,
+    STAGED_COLUMNS,
+    STAGED_ROWS,
+    in_pairs,
+)
 
 # The kernel's variable that tells whether a thread's place is inside the result.
 GUARD = "is_active"
 
 
 @dataclass(frozen=True)
+class StagedText:
+    """A result that goes through shared memory: its type and pointer, and the position of an
+    element as a text of `row` and `column`, by `columns` of so many `rows` at a time."""
+
+    type: str
+    result: str
+    position: str
+    rows: int
+    columns: int
+
+    @property
+    def pitch(self) -> int:
+        """Elements from row to row: 16 bytes more than the columns spread rows over the banks."""
+        return self.columns + 8
+
+    @property
+    def warp_size(self) -> int:
+        """A warp's elements."""
+        return self.rows * self.pitch
+
+
+@dataclass(frozen=True)
 class ElementLoopText:
     """An elementwise epilogue: vectors that are loaded while the products are made, statements
     ahead of a tile's elements, and those around and inside the loop over so many neighbouring
-    columns."""
+    columns, whose results are `staged` or stored as they are."""
 
     neighbours: int
+    staged: StagedText | None
     early: tuple[LoadAhead, ...]
     ahead: tuple[str, ...]
     before: tuple[str, ...]
@@ -91,6 +124,7 @@ class TensorProductText:
     sizes: tuple[str, ...]
     rows: int
     columns: int
+    own_columns: int
     depth: int
     stages: int
     fewer_lines: bool
@@ -115,11 +149,32 @@ class TensorProductText:
     whole_columns: bool
     extra_slots: tuple[RegisterArray, ...]
     prologues: tuple[PrologueText, ...]
+    skipped: SkippedText | None
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether each warpgroup has half of a tile's columns, and not of its rows."""
+        return self.own_columns < self.columns
+
+    @property
+    def own(self) -> str:
+        """The kernel's constant for how many columns a warpgroup has."""
+        return "own_columns" if self.is_beside else "tile_columns"
 
     @property
     def parts(self) -> int:
         """How many blocks of a cluster make a tile."""
         return self.kind.parts
+
+    @property
+    def staged(self) -> StagedText | None:
+        """What of a tile goes through shared memory on its way out."""
+        return self.elements.staged if self.elements else None
+
+    @property
+    def pairs_only(self) -> bool:
+        """Whether each thread stores pairs of columns at least, so that there must be pairs."""
+        return self.staged is None
 
     @property
     def is_line_major(self) -> bool:
@@ -161,6 +216,7 @@ def tensor_product_text(
         tuple(map(scope.text, (axes.batches, axes.rows, axes.columns, axes.depths))),
         cores.rows,
         cores.columns,
+        cores.own_columns,
         cores.depth,
         cores.stages,
         cores.fewer_lines,
@@ -185,6 +241,7 @@ def tensor_product_text(
         plan.axes.columns % cores.columns == ZERO,
         extra,
         prologue_texts(plan, cores.left, cores.right, scope),
+        skipped_text(plan, scope),
     )
 
 
@@ -193,7 +250,10 @@ def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) 
     buffers = (*scope.loads, *scope.stores)
     if not cores.split:
         operands = (cores.left.buffer, cores.right.buffer)
-        vectors = aligned(host, dict.fromkeys((*operands, *buffers)), cores.neighbours)
+        together = cores.neighbours
+        if cores.exchange is Exchange.THROUGH_SHARED:
+            together = ACCESS_BYTES // cores.left.buffer.dtype.itemsize
+        vectors = aligned(host, dict.fromkeys((*operands, *buffers)), together)
         prepared = prologue_conditions(plan, cores.left, cores.right, host)
         return tuple(dict.fromkeys((*packed, *vectors, *prepared)))
     axes = plan.axes
@@ -205,7 +265,10 @@ def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
     neighbours = cores.neighbours
-    column, multiples = plan.axes.column, (plan.axes.columns,)
+    column, columns = plan.axes.column, plan.axes.columns
+    multiples = (
+        () if cores.exchange is Exchange.THROUGH_SHARED and columns % PAIR != ZERO else (columns,)
+    )
     scope, ahead = batch_places(plan, epilogue, scope)
     meanwhile = VectorLoop(scope, column, "first_column", neighbours, multiples, ahead=True)
     for load in cores.early:
@@ -235,11 +298,24 @@ def _element_loop(
         choice=loop.choice,
         condition=loop.condition,
     )
+    if cores.exchange is Exchange.THROUGH_SHARED:
+        (store,) = epilogue.stores
+        staged = StagedText(
+            storage_type(store.buffer.dtype),
+            scope.buffer(store.buffer),
+            scope.text(store.position),
+            STAGED_ROWS,
+            math.gcd(STAGED_COLUMNS, cores.own_columns),
+        )
+        result = stored(statements.value(store.value), store.value.dtype, store.buffer.dtype)
+        statements.lines.append(f"results[element] = {result};")
+        before, body = tuple(loop.before), statements.drain()
+        return ElementLoopText(neighbours, staged, early, ahead, before, body, ())
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
     before, body, after = tuple(loop.before), statements.drain(), tuple(loop.after)
-    return ElementLoopText(neighbours, early, ahead, before, body, after)
+    return ElementLoopText(neighbours, None, early, ahead, before, body, after)
 
 
 def _program(

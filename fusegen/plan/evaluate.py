@@ -162,7 +162,7 @@ class Evaluator:
             (images,) = node.operands
             if images not in self.buffers:
                 raise NotInKernel(f"what {name} are over is computed by another kernel")
-            return window_load(operation, self.buffers[images], node.dtype, coordinates)
+            return window_load(operation, self.buffers[images], node.type, coordinates)
         if operation is CONSTANT:
             value = node.attributes["value"]
             assert isinstance(value, (bool, int, float))

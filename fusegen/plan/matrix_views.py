@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.integers import ONE, ZERO, Atom, Integer, Symbol, maximum
 from fusegen.plan.buffers import Buffer, BufferRole
-from fusegen.plan.coordinates import flatten
+from fusegen.plan.coordinates import flatten, unflatten
 from fusegen.plan.expressions import Load, WindowLoad
 from fusegen.plan.kernels.matrix_view import (
     BatchDim,
@@ -76,9 +76,12 @@ def _view_along(axes: _Axes, load: Load) -> MatrixView | None:
 def window_view(load: WindowLoad, axes: ProductAxes) -> WindowView | None:
     """The right operand as windows whose elements the product reads in their own order, or None
     where it does not."""
-    if load.place != (axes.batch, axes.depth, axes.column):
+    images = load.buffer.shape[0]
+    (image,) = unflatten(axes.batch, (images,))
+    pixels = load.pixels
+    if load.place != (image, axes.depth, *unflatten(axes.column, pixels)):
         return None
-    return WindowView(load.buffer, load.windows, axes.batch)
+    return WindowView(load.buffer, load.windows, pixels, image)
 
 
 def moves_evenly(load: Load, axis: Integer) -> bool:

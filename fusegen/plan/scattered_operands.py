@@ -46,13 +46,11 @@ def store_scattered_operands(graph: Graph, device: Device, hints: SizeHints) -> 
 def _view_to_copy(operand: Node, product: Node) -> Node | None:
     """The view of the value in memory, as close to it as can be so that others may read the same
     copy, of which a copy makes the operand a matrix; None if it is one already."""
-    if isinstance(operand.operation, Windows):  # far larger than what they are read from
-        return None
     views: list[Node] = []
     base = operand
     while not isinstance(base.operation, (Placeholder, *COMPUTED)):
-        if len(base.operands) != 1:
-            return None
+        if len(base.operands) != 1 or isinstance(base.operation, Windows):
+            return None  # windows are far larger than what they are read from
         views.insert(0, base)
         (base,) = base.operands
     if _is_matrix(operand, product, base):

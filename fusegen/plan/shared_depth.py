@@ -13,7 +13,7 @@ from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue
 from fusegen.plan.kernels.product import ProductAxes, Tile
 from fusegen.plan.kernels.product_forms import SharedDepth, TileKind, WgmmaForm
 from fusegen.plan.kernels.stores import Store
-from fusegen.plan.tensor_cores import in_pairs, on_kind, possible_kinds
+from fusegen.plan.tensor_cores import PAIR, in_pairs, on_kind, possible_kinds
 from fusegen.plan.tile_waves import LEAST_STEPS, SHARING_BLOCKS
 
 # On the shared-memory tile, about two blocks for each multiprocessor of an H100. The number is the
@@ -30,7 +30,8 @@ def shared_tiles(
 ) -> WgmmaForm | None:
     """The form of a product on the tensor cores whose K is shared through memory; None where it is
     not worth it, or rows are not known. A sum is left as a pair with its neighbour."""
-    if axes.rows.constant is None:
+    are_odd = axes.columns.constant is not None and axes.columns.constant % PAIR
+    if axes.rows.constant is None or are_odd or cores.is_beside:
         return None
     columns = min(MOST_COLUMNS, possible_kinds(cores, axes, None)[0].columns)
     form = in_pairs(on_kind(cores, TileKind(columns)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fusegen.ir.dtypes import DType
@@ -9,7 +10,7 @@ from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.early_loads import early_in_tile
 from fusegen.plan.expressions import Accumulator, Compute, Literal, Load, WindowLoad, walk
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
-from fusegen.plan.kernels.matrix_view import Major, MatrixView, OperandView
+from fusegen.plan.kernels.matrix_view import Major, MatrixView, OperandView, WindowView
 from fusegen.plan.kernels.product import ProductAxes
 from fusegen.plan.kernels.product_forms import Exchange, MmaForm, TileKind, WgmmaForm
 from fusegen.plan.matrix_views import matrix_view, operand_views, window_view
@@ -25,11 +26,13 @@ from fusegen.plan.tile_waves import (
 )
 
 TENSOR_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
-# As many stages as fit into shared memory beside the barriers, each of 16 KB for the rows and 128
-# bytes for each column of a tile. Wide tiles load the least for a product; the widest has 128
+# As many stages as fit into shared memory beside the barriers and what is staged, each of 128 bytes
+# for each row and column of a tile. Wide tiles load the least for a product; the widest has 128
 # float32 sums a thread.
 STAGES = {256: 4, 192: 5, 128: 6, 64: 8, 32: 10}
 WIDE = max(STAGES)
+# The same of tiles with half as many rows, of which each warpgroup has half of the columns.
+STAGES_BESIDE = {256: 5, 192: 6, 128: 8, 64: 12}
 # Among how many blocks of a cluster a tile's K may be shared out: the stages of the first one must
 # have room for the float32 sums of the others.
 PARTS = {256: (2,), 192: (2,), 128: (2, 4), 64: (2, 4), 32: ()}
@@ -42,6 +45,9 @@ LANES = 4
 PAIR = 2
 # A thread's widest access.
 ACCESS_BYTES = 16
+# What goes through shared memory: so many columns at a time of the rows of each warp.
+STAGED_COLUMNS = 64
+STAGED_ROWS = 16
 
 
 # Without warpgroup products: eight warps with 32 x 32 of the result each.
@@ -76,8 +82,10 @@ def tensor_cores(
     if width is not None and width % BLOCK_COLUMNS:
         return None
     size = axes.columns.constant
-    if size is not None and size % PAIR:
+    if width is not None and size is not None and size % PAIR:
         return None
+    if width is not None and isinstance(right, WindowLoad) and axes.columns % PAIR != ZERO:
+        return None  # other forms would take far longer where there is an odd number
     if width is not None and WIDE % width:
         return None
     depth = SWIZZLE_BYTES // left.dtype.itemsize
@@ -86,11 +94,14 @@ def tensor_cores(
         exchange = Exchange.BY_LANES
     neighbours = neighbours_after(exchange, left.dtype)
     has_lines = views[0].major is Major.DEPTH
+    rows = _rows_of_tiles(right, axes)
+    if rows < ROWS and width is not None and WIDE // 2 % width:
+        return None
     return WgmmaForm(
-        ROWS,
+        rows,
         WIDE,
         depth,
-        STAGES[WIDE],
+        _stages(rows)[WIDE],
         neighbours,
         exchange,
         *views,
@@ -105,6 +116,18 @@ def _views(left: Load, right: Load, axes: ProductAxes) -> tuple[MatrixView, Oper
         return matrices
     matrix, windows = matrix_view(left, axes.batch, axes.row, axes.depth), window_view(right, axes)
     return None if matrix is None or windows is None else (matrix, windows)
+
+
+def _rows_of_tiles(right: Load, axes: ProductAxes) -> int:
+    """A convolution of few results would leave half of a tile empty."""
+    rows = axes.rows.constant
+    is_half = isinstance(right, WindowLoad) and rows is not None and 2 * rows <= ROWS
+    return ROWS // 2 if is_half else ROWS
+
+
+def _stages(rows: int) -> Mapping[int, int]:
+    """How many stages tiles of so many rows have, by their columns."""
+    return STAGES if rows == ROWS else STAGES_BESIDE
 
 
 def tile_forms(
@@ -139,7 +162,8 @@ def tile_forms(
 
 def on_kind(cores: WgmmaForm, kind: TileKind) -> WgmmaForm:
     """The form on tiles of that kind."""
-    return replace(cores, columns=kind.columns, stages=STAGES[kind.columns], parts=kind.parts)
+    stages = _stages(cores.rows)[kind.columns]
+    return replace(cores, columns=kind.columns, stages=stages, parts=kind.parts)
 
 
 def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tuple[TileKind, ...]:
@@ -147,7 +171,9 @@ def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tu
     parts: whole epilogues, whole copies, none wider than the result needs, and parts of K that are
     worth a block, as far as it is known."""
     step = CHUNK_COLUMNS if cores.right.major is Major.LINE else 1
-    fitting = [c for c in STAGES if c % (width or 1) == 0 and c % step == 0]
+    widths = _stages(cores.rows)
+    beside = ROWS // cores.rows
+    fitting = [c for c in widths if c // beside % (width or 1) == 0 and c % step == 0]
     size = axes.columns.constant
     enough = min((c for c in fitting if size is not None and c >= size), default=WIDE)
     columns = [c for c in fitting if c <= enough]
@@ -155,7 +181,7 @@ def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tu
     return tuple(
         TileKind(c, parts)
         for c in columns
-        for parts in (1, *PARTS[c])
+        for parts in (1, *(PARTS[c] if beside == 1 else ()))
         if depths is None or depths >= least_depths(parts, cores.left.buffer.dtype.itemsize)
     )
 
@@ -194,9 +220,11 @@ def exchange_of(right: OperandView, columns: Integer, dtype: DType) -> Exchange:
     return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
 
 
-def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) -> WgmmaForm:
+def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) -> WgmmaForm | None:
     """The form in which an epilogue over elements loads and stores whole vectors: of any number of
-    columns that are whole vectors, and where it is known at run time only, if they are."""
+    columns that are whole vectors, and of others where its one result goes through shared memory,
+    or where it is known at run time only, if they are. None where there are no pairs of columns,
+    nor a way around."""
     columns = axes.columns
     if not isinstance(epilogue, ElementEpilogue):
         return cores
@@ -204,10 +232,17 @@ def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) 
     if cores.exchange is Exchange.NONE and dtype in TENSOR_DTYPES:
         neighbours = neighbours_after(Exchange.BY_LANES, dtype)
         are_whole = columns % neighbours == ZERO
+        if not are_whole and [store.buffer.dtype in TENSOR_DTYPES for store in epilogue.stores] == [
+            True
+        ]:
+            return replace(cores, exchange=Exchange.THROUGH_SHARED)
         if are_whole or columns.constant is None:
             cores = replace(
                 cores, exchange=Exchange.BY_LANES, neighbours=neighbours, or_pairs=not are_whole
             )
+    is_known = columns.constant is not None or isinstance(cores.right, WindowView)
+    if is_known and columns % PAIR != ZERO:
+        return None
     if cores.neighbours * dtype.itemsize == ACCESS_BYTES:
         early = early_in_tile(epilogue.values, axes.column, columns, cores.neighbours)
         cores = replace(cores, early=early)

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Operation
-from fusegen.ir.integers import Integer
 
 Spatial = tuple[int, int, int]
 
@@ -49,16 +48,18 @@ class Window:
 @dataclass(frozen=True)
 class Windows(Operation):
     """Of images with their channels last, (images, *sizes, channels), what a convolution's kernel
-    multiplies in each: a matrix of (taps * channels, pixels of the result), in which a tap's
-    channels are neighbours. Around an image stand zeros. It is read where the images are, as it is
-    many times as large.
+    multiplies in each: (images, taps * channels, *sizes of the result), in which a tap's channels
+    are neighbours. Around an image stand zeros. It is read where the images are, as it is many
+    times as large. The `window` has no gaps, and `dims` are those of an image.
 
-    `pixels` are the sizes of the result, and the `window` has no gaps.
+    Where the kernel is `turned`, its last tap comes first along each dim, and the zeros have no
+    part in a result, whatever weight they meet.
     """
 
     window: Window
-    pixels: tuple[Integer, ...]
+    dims: int
+    turned: bool
 
     def along(self, numbers: Spatial) -> tuple[int, ...]:
         """Of numbers for planes, rows and columns, those of the dims that the images have."""
-        return numbers[-len(self.pixels) :]
+        return numbers[-self.dims :]

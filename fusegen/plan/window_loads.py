@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.ir.dtypes import DType
+from fusegen.ir.graph import TensorType
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.coordinates import flatten, unflatten
@@ -11,19 +11,22 @@ from fusegen.plan.window import Windows
 
 
 def window_load(
-    windows: Windows, buffer: Buffer, dtype: DType, place: tuple[Integer, ...]
+    windows: Windows, buffer: Buffer, type: TensorType, place: tuple[Integer, ...]
 ) -> WindowLoad:
-    """The element at `place`, (image, depth, pixel), of what the windows make of `buffer`."""
-    image, depth, pixel = place
+    """The element at `place`, (image, depth, *pixel), of what the windows make of `buffer`, a
+    tensor of `type`."""
+    image, depth, *pixel = place
     *sizes, channels = buffer.shape[1:]
     window, along = windows.window, windows.along
-    taps = unflatten(depth // channels, tuple(map(Integer.of, along(window.kernel))))
-    pixels = unflatten(pixel, windows.pixels)
+    kernel = along(window.kernel)
+    taps = unflatten(depth // channels, tuple(map(Integer.of, kernel)))
+    if windows.turned:
+        taps = tuple(count - 1 - tap for count, tap in zip(kernel, taps, strict=True))
     coordinates, guards = [image], []
     for step, apart, margin, tap, at, size in zip(
         *map(along, (window.stride, window.dilation, window.padding)),
         taps,
-        pixels,
+        pixel,
         sizes,
         strict=True,
     ):
@@ -33,5 +36,14 @@ def window_load(
             guards.append((Integer.of(margin), beyond, size + margin))
     coordinates.append(depth % channels)
     at_all = tuple(coordinates)
-    offset = flatten(at_all, buffer.shape)
-    return WindowLoad(dtype, buffer.name, buffer, at_all, offset, windows, place, tuple(guards))
+    return WindowLoad(
+        type.dtype,
+        buffer.name,
+        buffer,
+        at_all,
+        flatten(at_all, buffer.shape),
+        windows,
+        type.shape[2:],
+        place,
+        tuple(guards),
+    )

@@ -19,8 +19,8 @@ from fusegen.ops.primitive.convolutions import CONVOLUTION
 from fusegen.passes.rewrite import rewrite
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import NotApplicable
-from fusegen.plan.plain_convolution import plain_convolution
-from fusegen.plan.tensor_cores import PAIR, STAGES, TENSOR_DTYPES
+from fusegen.plan.plain_convolution import PlainConvolution, plain_convolution
+from fusegen.plan.tensor_cores import STAGES, TENSOR_DTYPES
 from fusegen.plan.tile_waves import ROWS, SWIZZLE_BYTES
 from fusegen.plan.window import Windows
 
@@ -35,73 +35,72 @@ MOST_STRIDE = 8
 def multiply_windows(graph: Graph, device: Device, hints: SizeHints) -> Graph:
     """The graph in which convolutions of 16 bits are products of the weight and their windows,
     where that takes less time than what the library's need beside themselves."""
-    copies: dict[Node, Node] = {}
+    copies: dict[tuple[Node, int], Node] = {}
 
-    def with_channels_last(node: Node) -> Node:
-        if node not in copies:
-            order = (0, *range(2, node.type.rank), 1)
-            copies[node] = call(CLONE, (build.permute(node, order),))
-        return copies[node]
+    def with_last(node: Node, dim: int) -> Node:
+        """A copy with that dim, one of the first two, behind all others."""
+        if (node, dim) not in copies:
+            order = (1 - dim, *range(2, node.type.rank), dim)
+            copies[node, dim] = call(CLONE, (build.permute(node, order),))
+        return copies[node, dim]
 
     def rule(node: Node) -> Node:
-        windows = windows_of(node)
-        if windows is None or not _pays(node, windows, device, hints):
+        convolution = _in_windows(node)
+        if convolution is None or not _pays(convolution, device, hints):
             return node
-        data, weight = map(with_channels_last, node.operands)
-        return _product(node, windows, data, weight)
+        data = with_last(convolution.data, 1)
+        weight = with_last(convolution.weight, 0 if convolution.turned else 1)
+        return _product(convolution, data, weight)
 
     return rewrite(graph, rule)
 
 
-def windows_of(node: Node) -> Windows | None:
-    """What the kernel of a convolution sees of its input, where copies can bring it step by step to
-    Hopper's tensor cores; None else."""
-    if node.operation is not CONVOLUTION or node.dtype not in TENSOR_DTYPES:
+def _in_windows(node: Node) -> PlainConvolution | None:
+    """A convolution whose windows copies can bring step by step to Hopper's tensor cores; None
+    else."""
+    if node.dtype not in TENSOR_DTYPES:
         return None
     try:
         convolution = plain_convolution(node)
     except NotApplicable:
         return None
-    window, sizes = convolution.window, (*node.shape[1:], *convolution.data.shape[1:])
-    known = [size.constant for size in sizes]
-    if convolution.turned or not all(known):
+    window, dims = convolution.window, node.type.rank - 2
+    has_more = node.operation is CONVOLUTION and any(node.attributes.integers("output_padding"))
+    if window.is_spread or has_more:
         return None
-    depth = SWIZZLE_BYTES // node.dtype.itemsize
-    windows = Windows("windows", window, node.shape[2:])
-    dims = len(windows.pixels)
-    kernel, margins, apart = map(windows.along, (window.kernel, window.padding, window.dilation))
-    farthest = max(a * (taps - 1) for a, taps in zip(apart, kernel, strict=True))
-    pixels = product_of(windows.pixels).constant
-    if convolution.input_channels % depth or pixels is None or pixels % PAIR:
+    reaches = [a * (taps - 1) for a, taps in zip(window.dilation, window.kernel, strict=True)]
+    if convolution.input_channels % (SWIZZLE_BYTES // node.dtype.itemsize):
         return None
-    if farthest > MOST_OFFSET[dims] or max(window.stride) > MOST_STRIDE:
+    if max(reaches) > MOST_OFFSET[dims] or max(window.stride) > MOST_STRIDE:
         return None
-    return windows if max(farthest, *margins) <= MOST_MARGIN[dims] else None
+    return convolution if max(*reaches, *window.padding) <= MOST_MARGIN[dims] else None
 
 
-def _pays(node: Node, windows: Windows, device: Device, hints: SizeHints) -> bool:
+def _pays(convolution: PlainConvolution, device: Device, hints: SizeHints) -> bool:
     """Whether it takes less to multiply whole tiles than it takes the library's result to be read
     and stored with its channels second. Both need the operands with their channels last."""
-    channels, pixels = node.shape[1].constant, product_of(windows.pixels).constant
-    assert channels and pixels
-    rows = -(-channels // ROWS) * ROWS
+    node, channels = convolution.result, convolution.channels
+    pixels = hints.value(product_of(node.shape[2:]))
+    half = ROWS // 2
+    rows = half if channels <= half else -(-channels // ROWS) * ROWS
     columns = min(-(-pixels // width) * width for width in STAGES)
     added = (rows * columns) / (channels * pixels) - 1
     count = hints.value(node.type.count)
-    flops = 2 * count * hints.value(product_of(node.operands[1].shape[1:]))
+    flops = 2 * count * convolution.input_channels * convolution.window.taps
     moved = 2 * count * node.dtype.itemsize
     return added * flops / device.tensor_rate < moved / device.bandwidth
 
 
-def _product(node: Node, windows: Windows, data: Node, weight: Node) -> Node:
-    """The convolution `node` as a product of `weight` and `data`, whose channels are last."""
+def _product(convolution: PlainConvolution, data: Node, weight: Node) -> Node:
+    """The convolution as a product of its `weight` and `data`, whose channels are last."""
+    node = convolution.result
     images, channels, *spatial = node.shape
     depth = product_of(weight.shape[1:])
-    pixels = product_of(spatial)
     matrix = build.reshape(weight, (1, channels, depth))
     left = build.expand(matrix, (images, channels, depth))
-    right_type = TensorType((images, depth, pixels), node.dtype)
-    right = Node(windows, (data,), Attributes(), right_type)
+    windows = Windows("windows", convolution.window, len(spatial), convolution.turned)
+    seen = Node(windows, (data,), Attributes(), TensorType((images, depth, *spatial), node.dtype))
+    right = build.reshape(seen, (images, depth, product_of(spatial)))
     made = build.matrix_product(left, right)
     made = replace(made, name=node.name, span=node.span, origin=node.written_as)
     return build.reshape(made, node.shape)

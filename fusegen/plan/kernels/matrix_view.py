@@ -63,12 +63,13 @@ class MatrixView:
 
 @dataclass(frozen=True)
 class WindowView:
-    """An operand whose lines are what a convolution's kernel sees of an image, the one at hand
-    being `image`: `buffer` has images with their channels last, of which `windows` tell the rest.
-    """
+    """An operand whose lines are what a convolution's kernel sees of `image`, one for each pixel of
+    the result, whose sizes are `pixels`: `buffer` has images with their channels last, of which
+    `windows` tell the rest."""
 
     buffer: Buffer
     windows: Windows
+    pixels: tuple[Integer, ...]
     image: Integer
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
 from fusegen.plan.buffers import Buffer
-from fusegen.plan.expressions import Expression, Load
+from fusegen.plan.expressions import Expression, Load, WindowLoad
 from fusegen.plan.kernels.base import KernelPlan
 from fusegen.plan.kernels.epilogues import Epilogue
 from fusegen.plan.kernels.product_forms import (
@@ -133,6 +133,14 @@ class ProductPlan(KernelPlan):
         """How K is shared through memory on the tiles where it may be."""
         shared = [form.shared for form in self.tensor_forms if form.shared]
         return shared[0] if shared else self.shared_depth
+
+    @property
+    def skipped(self) -> WindowLoad | None:
+        """The right operand where some of its elements have no part in a result, whatever they
+        meet."""
+        right = self.right
+        is_turned = isinstance(right, WindowLoad) and right.windows.turned and right.guards
+        return right if isinstance(right, WindowLoad) and is_turned else None
 
     @property
     def tensor_forms(self) -> tuple[WgmmaForm, ...]:

@@ -11,14 +11,18 @@ from fusegen.plan.kernels.matrix_view import MatrixView, OperandView
 from fusegen.plan.kernels.split_product import Split
 from fusegen.plan.kernels.stores import Store
 
+# The rows of a warpgroup's product (PTX ISA, wgmma.mma_async: m64).
+WGMMA_ROWS = 64
+
 
 class Exchange(Enum):
-    """How a thread comes to hold more neighbouring columns than the pairs that wgmma leaves it."""
+    """How a thread comes to store more neighbouring columns than the pairs that wgmma leaves it."""
 
     NONE = "it does not"
     BY_COPY = "the copy brings the right operand's lines in another order"
     BY_LANES = "neighbouring lanes exchange their sums"
     OF_RESULTS = "neighbouring lanes exchange what they store"
+    THROUGH_SHARED = "what they store goes through shared memory"
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,17 @@ class WgmmaForm:
     shared: SharedDepth | None = None
     or_pairs: bool = False
     early: tuple[Load, ...] = ()
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether each warpgroup has all rows of a tile and half of its columns, instead of the
+        other way round."""
+        return self.rows == WGMMA_ROWS
+
+    @property
+    def own_columns(self) -> int:
+        """How many columns of a tile a warpgroup has."""
+        return self.columns // 2 if self.is_beside else self.columns
 
     @property
     def kind(self) -> TileKind:

@@ -38,6 +38,8 @@ def forms_on_tiles(
     """The form on the tiles that are worth a kernel, and the tuned choices among them."""
     node, axes = operands.node, operands.axes
     cores = with_wide_accesses(widest, epilogue, axes)
+    if cores is None:
+        return (), ()
     shared = shared_tiles(cores, node, axes, epilogue, context)
     processors, preferences = context.device.processors, context.preferences
     forms = tile_forms(cores, axes, width, processors, preferences, shared)

@@ -4,6 +4,8 @@
 
 #include "cluster.cuh"
 #include "mbarrier.cuh"
+#include "skipped.cuh"
+#include "staged_rows.cuh"
 #include "tensor_map.cuh"
 #include "tma.cuh"
 #include "warp_roles.cuh"
