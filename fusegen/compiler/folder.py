@@ -25,7 +25,7 @@ from fusegen.errors import FusegenError
 from fusegen.ir.dtypes import DType
 from fusegen.ops.autocast import Device
 from fusegen.passes.autocast import Autocast
-from fusegen.plan.cost import SizeHints
+from fusegen.plan.cost import SizeHints, device_for
 from fusegen.plan.precision import Precision
 from fusegen.runtime.ahead_of_time import build_into
 from fusegen.runtime.builder import SCRIPT_FILE, SCRIPT_HEAD, emit
@@ -71,7 +71,7 @@ def write_folder(
         *variant_keys(chosen, dtypes, precisions, gradients=not inference_only),
         *autocast_keys(chosen, under),
     )
-    variants = [make_variant(chosen, key) for key in keys]
+    variants = [make_variant(chosen, key, device=device_for(chips)) for key in keys]
     differentiated = _differentiated(chosen, inference_only)
     requests = [
         variant.request(target, chips, differentiated=differentiated) for variant in variants

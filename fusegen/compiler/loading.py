@@ -17,6 +17,7 @@ from fusegen.compiler.variant import (
 from fusegen.frontend import Source, parse
 from fusegen.frontend.elaborate import ArgumentValue
 from fusegen.ops.autocast import Device
+from fusegen.plan.cost import device_for
 from fusegen.plan.preferences import UNTUNED, Preferences
 from fusegen.runtime.gpu import default_architectures
 from fusegen.runtime.request import BuildRequest, Target
@@ -85,7 +86,8 @@ def blueprint(
         preferred = preferences
         if preferred is None:
             preferred = tuned_here() if target is Target.CUDA else UNTUNED
-        return make_variant(chosen, key, preferred).request(target, architectures, check)
+        made = make_variant(chosen, key, preferred, device_for(architectures))
+        return made.request(target, architectures, check)
 
     text = chosen.python_source(device.value, None, tf32_dtypes(keys), autocasts=autocasts)
     return Blueprint(

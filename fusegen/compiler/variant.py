@@ -22,6 +22,7 @@ from fusegen.passes import pipeline
 from fusegen.passes.autocast import Autocast
 from fusegen.passes.demands import batch_counts
 from fusegen.passes.differentiation import Origin, without
+from fusegen.plan.cost import H100, Device
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.module import plan_module
@@ -177,11 +178,14 @@ def tf32_dtypes(keys: Iterable[VariantKey]) -> dict[bool, tuple[DType, ...]]:
 
 
 def make_variant(
-    chosen: Specialisation, key: VariantKey, preferences: Preferences = UNTUNED
+    chosen: Specialisation,
+    key: VariantKey,
+    preferences: Preferences = UNTUNED,
+    device: Device = H100,
 ) -> Variant:
-    """The operator of that key, with what was tuned on the card at hand."""
+    """The operator of that key on a device, with what was tuned on the card at hand."""
     name, graph = key.name(chosen), key.graph(chosen)
-    return graph_variant(name, chosen.header, graph, key, key.spent(chosen), preferences)
+    return graph_variant(name, chosen.header, graph, key, key.spent(chosen), preferences, device)
 
 
 def graph_variant(
@@ -191,12 +195,14 @@ def graph_variant(
     key: VariantKey,
     spent: tuple[int, ...] = (),
     preferences: Preferences = UNTUNED,
+    device: Device = H100,
 ) -> Variant:
     """An operator that computes a graph in the key's dtype and precision; `header` stands at the
     top of its files, and nobody needs the arguments `spent` afterwards."""
     plan = plan_module(
         pipeline.run(graph, dump_pass),
         key.dtype,
+        device=device,
         precision=key.precision,
         spent=spent,
         preferences=preferences,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from fusegen.ir.graph import Graph
 from fusegen.ir.integers import Integer
@@ -17,7 +17,8 @@ class Device:
     what of these a matrix product on the plain shared-memory tile is reckoned with, `tensor_rate`
     and `tf32_rate` for products of 16-bit and of TF32 operands on the tensor cores, `library_rate`
     for PyTorch's convolutions of few channels, `launch` in seconds a kernel, `processors` the
-    number of multiprocessors, `shared_memory` in bytes a block can have.
+    number of multiprocessors, `shared_memory` in bytes a block can have. Whether it `has_wgmma`
+    tells that it is of compute capability 9.0, whose copies can follow a convolution's kernel.
     """
 
     bandwidth: float
@@ -29,6 +30,7 @@ class Device:
     launch: float
     processors: int
     shared_memory: int
+    has_wgmma: bool
 
     @property
     def issue_rate(self) -> float:
@@ -52,7 +54,14 @@ H100 = Device(
     launch=2.5e-6,
     processors=132,
     shared_memory=227 * 1024,
+    has_wgmma=True,
 )
+
+
+def device_for(architectures: Iterable[str]) -> Device:
+    """What the planner reckons with for kernels that are built for these architectures, such as
+    `sm_90a`: an H100, but without what not all of them have."""
+    return replace(H100, has_wgmma=all(name == "sm_90a" for name in architectures))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ MOST_STRIDE = 8
 def multiply_windows(graph: Graph, device: Device, hints: SizeHints) -> Graph:
     """The graph in which convolutions of 16 bits are products of the weight and their windows,
     where that takes less time than what the library's need beside themselves."""
+    if not device.has_wgmma:
+        return graph
     copies: dict[tuple[Node, int], Node] = {}
 
     def with_last(node: Node, dim: int) -> Node:
