@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.graph import Node
+from fusegen.ir.graph import Graph, Node
 from fusegen.ops.primitive.convolutions import CONVOLUTION, CONVOLUTION_CHANNELS_LAST
+from fusegen.plan.cost import H100
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.library import LibraryPlan
 from fusegen.plan.kernels.module import ModulePlan
@@ -14,6 +18,13 @@ from fusegen.plan.kernels.rows import RowPlan
 from tests.emulated import apply, graph, planned, value
 
 HINTS = {"n": 64, "h": 64, "w": 64}
+# On others many convolutions are products.
+DEVICE = replace(H100, has_wgmma=False)
+
+
+def library_plan(graph: Graph, hints: Mapping[str, int] = HINTS) -> ModulePlan:
+    """The plan where no convolution of 16 bits is a product."""
+    return planned(graph, hints, device=DEVICE)
 
 
 def convolved(
@@ -33,7 +44,7 @@ def called(plan: ModulePlan) -> list[object]:
 
 def test_what_follows_reads_it_where_it_stands() -> None:
     inputs, result = convolved()
-    plan = planned(graph(inputs, apply("relu", result)), HINTS)
+    plan = library_plan(graph(inputs, apply("relu", result)))
     assert called(plan) == [CONVOLUTION_CHANNELS_LAST]
     *copies, call, last = plan.steps
     assert len(copies) == 2 and isinstance(call, LibraryPlan)
@@ -44,7 +55,7 @@ def test_what_follows_reads_it_where_it_stands() -> None:
 def test_one_after_the_other_keeps_them_last() -> None:
     inputs, result = convolved()
     again = apply("conv2d", apply("relu", result), inputs[1])
-    plan = planned(graph(inputs, apply("relu", again)), HINTS)
+    plan = library_plan(graph(inputs, apply("relu", again)))
     assert called(plan) == [CONVOLUTION_CHANNELS_LAST] * 2
     turning = [s for s in plan.steps if isinstance(s, ElementwisePlan) and s.tiles is not None]
     assert len(turning) == 2  # the input, and the result: not what stands between
@@ -52,7 +63,7 @@ def test_one_after_the_other_keeps_them_last() -> None:
 
 def test_a_result_that_is_returned_has_its_channels_second() -> None:
     inputs, result = convolved()
-    plan = planned(graph(inputs, result), HINTS)
+    plan = library_plan(graph(inputs, result))
     assert called(plan) == [CONVOLUTION_CHANNELS_LAST]
     assert plan.results[0].shape[:2] == result.shape[:2]
     assert isinstance(plan.steps[-1], ElementwisePlan) and plan.steps[-1].tiles is not None
@@ -70,7 +81,7 @@ def test_a_result_that_is_returned_has_its_channels_second() -> None:
 )
 def test_others_have_them_second(case: tuple[list[Node], Node]) -> None:
     inputs, result = case
-    assert called(planned(graph(inputs, apply("relu", result)), HINTS)) == [CONVOLUTION]
+    assert called(library_plan(graph(inputs, apply("relu", result)))) == [CONVOLUTION]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +99,7 @@ def test_others_have_them_second(case: tuple[list[Node], Node]) -> None:
 )
 def test_it_depends_on_what_follows(follows: object, record: object) -> None:
     inputs, result = convolved()
-    plan = planned(graph(inputs, follows(result)), HINTS)  # type: ignore[operator]
+    plan = library_plan(graph(inputs, follows(result)))  # type: ignore[operator]
     assert record in called(plan)
 
 
@@ -99,7 +110,7 @@ def test_operands_are_copied_once() -> None:
     )
     first, second = (apply("conv2d", x, w) for w in (weight, other))
     again = apply("conv2d", apply("relu", first), weight)
-    plan = planned(graph([x, weight, other], apply("relu", second), apply("relu", again)), HINTS)
+    plan = library_plan(graph([x, weight, other], apply("relu", second), apply("relu", again)))
     assert called(plan) == [CONVOLUTION_CHANNELS_LAST] * 3
     read = [
         buffer for step in plan.steps if isinstance(step, LibraryPlan) for buffer in step.operands
@@ -109,14 +120,14 @@ def test_operands_are_copied_once() -> None:
 
 def test_copies_must_pay() -> None:
     inputs, result = convolved()
-    plan = planned(graph(inputs, apply("relu", result)), {"n": 1, "h": 8, "w": 8})
+    plan = library_plan(graph(inputs, apply("relu", result)), {"n": 1, "h": 8, "w": 8})
     assert called(plan) == [CONVOLUTION]
 
 
 def test_a_normalisation_over_a_batch_takes_its_statistics_in_many_blocks() -> None:
     x, weight, bias = value("x", "n", 64), value("weight", 4096, 64), value("bias", 4096)
     made = apply("batch_norm", apply("linear", x, weight, bias), training=True)
-    plan = planned(graph([x, weight, bias], made), {"n": 1024})
+    plan = library_plan(graph([x, weight, bias], made), {"n": 1024})
     partial = [step for step in plan.steps if isinstance(step, RowPlan) and step.parts > 1]
     assert len(partial) == 1
     assert isinstance(plan.steps[-1], ElementwisePlan)
