@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from fusegen.ir.graph import AttributeValue, Graph, Node, Placeholder
+from fusegen.ops import build
+from fusegen.ops.pointwise.casting import WIDEN, widens
+from fusegen.ops.record import Reduction
 from fusegen.passes.rewrite import rewrite
 
 
 def share_common_values(graph: Graph) -> Graph:
-    """Where the same operation is applied to the same operands twice, the first one serves both."""
+    """Where the same operation is applied to the same operands twice, the first one serves both. So
+    does a reduction that keeps its dims for one that does not, and the other way round."""
     known: dict[Hashable, Node] = {}
 
     def rule(node: Node) -> Node:
         if isinstance(node.operation, Placeholder):
             return node
+        if isinstance(node.operation, Reduction):
+            first = known.setdefault(_key_of_reduction(node), node)
+            return first if first.type == node.type else build.reshape(first, node.shape)
         return known.setdefault(_key(node, node.operands), node)
 
     return rewrite(graph, rule)
@@ -33,8 +40,16 @@ def first_equal(order: Iterable[Node]) -> dict[Node, Node]:
 
 def _key(node: Node, operands: tuple[Node, ...]) -> Hashable:
     """Equal for nodes that do the same with these operands."""
+    if widens(node) and node.dtype is operands[0].dtype.compute:
+        return (WIDEN, operands)  # however it was written
     attributes = tuple((name, _exact(value)) for name, value in node.attributes.items_)
     return (node.operation, operands, attributes, node.type)
+
+
+def _key_of_reduction(node: Node) -> Hashable:
+    """Equal for reductions that have the same elements."""
+    kept = tuple((k, _exact(v)) for k, v in node.attributes.items_ if k != "keepdim")
+    return (node.operation, node.operands, kept, node.dtype)
 
 
 def _exact(value: AttributeValue) -> Hashable:

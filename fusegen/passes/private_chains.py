@@ -22,11 +22,13 @@ def separate_reductions(graph: Graph) -> Graph:
     computes them from what stands in memory anyway. The same holds before a reduction whose results
     are reduced again: what needs those comes in a later kernel. A kernel that has two copies
     computes them once. A value that is a result, or that a product or library reads, is stored and
-    not copied; nor is one that is compared with what is selected from it, or whose distance from
+    not copied; nor is what a product's own kernel makes of its elements, nor one that is compared
+    with what is selected from it, or whose distance from
     that is computed, since a copy is not rounded, or otherwise on the way.
     """
     order = topological(graph.roots)
-    stored = _stored(order, graph.roots)
+    users = _users(order)
+    stored = _stored(order, graph.roots, users)
     chains = {
         node: _chain(node.operands[0], stored)
         for node in order
@@ -37,7 +39,6 @@ def separate_reductions(graph: Graph) -> Graph:
         for node in chain:
             directions.setdefault(node, set()).add(_direction(reduction))
     reduced_again = {_base(node.operands[0]) for node in chains}
-    users = _users(order)
     done: dict[Node, Node] = {}
     for node in order:
         own = done
@@ -66,7 +67,9 @@ def _direction(reduction: Node) -> Hashable:
     return (reduction.operands[0].shape, reduction.attributes.integers("dims"))
 
 
-def _stored(order: tuple[Node, ...], roots: tuple[Node, ...]) -> set[Node]:
+def _stored(
+    order: tuple[Node, ...], roots: tuple[Node, ...], users: dict[Node, set[Node]]
+) -> set[Node]:
     """The values that stand in memory whatever is fused."""
     read = [
         operand
@@ -74,8 +77,29 @@ def _stored(order: tuple[Node, ...], roots: tuple[Node, ...]) -> set[Node]:
         if isinstance(node.operation, (Product, LibraryCall))
         for operand in node.operands
     ]
+    made = [node for node in order if _ends_a_product(node, users)]
     compared = [node for node in order if node.operation is AS_STORED and _is_cheap(node)]
-    return {_base(node) for node in (*read, *roots, *compared, *values_of_distances(order))}
+    return {_base(n) for n in (*read, *roots, *made, *compared, *values_of_distances(order))}
+
+
+def _ends_a_product(node: Node, users: dict[Node, set[Node]]) -> bool:
+    """Whether nothing but elementwise operations, all of which have one user, stand between a
+    product and this one, so that its kernel had better store this one's result alone."""
+    below = [node]
+    while below:
+        (above,) = below
+        if isinstance(above.operation, Product):
+            return True
+        below = [
+            operand
+            for operand in above.operands
+            if isinstance(above.operation, CHEAP)
+            and operand.type.count == node.type.count
+            and len(users[operand]) == 1
+        ]
+        if len(below) != 1:
+            return False
+    return False
 
 
 def _is_cheap(compared: Node) -> bool:

@@ -17,17 +17,19 @@ const char* fusegen_emulator_error_text() { return ""; }
 """
 FUNCTION = """extern "C" __attribute__((visibility("default")))
 void {name}(const float* x, float* y, long count) {{
-    for (long i = 0; i < count; ++i) {{ y[i] = fusegen::{name}(x[i]); }}
+    for (long i = 0; i < count; ++i) {{ y[i] = fusegen::{name}(x[i]{more}); }}
 }}
 """
 
 
 class Library:
-    """The device functions of some names."""
+    """The device functions of some names, whose arguments behind the first are the numbers in
+    `more`."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], more: Sequence[float] = ()) -> None:
         write_headers(folder)
-        texts = [FUNCTION.format(name=name) for name in names]
+        further = "".join(f", {number!r}f" for number in more)
+        texts = [FUNCTION.format(name=name, more=further) for name in names]
         (folder / "functions.cu").write_text(PREAMBLE + "".join(texts))
         target = folder / "functions.so"
         flags = [*compile_flags(check=False), f"-I{folder}", "-shared"]

@@ -279,6 +279,7 @@ SOFTPLUS = _activation(
     floating("beta", 1.0),
     floating("threshold", 20.0),
     cost=30,
+    near=Near("fusegen::near_softplus({input}, {beta}, {threshold})", 18, 3),
     gradient=_softplus,
 )
 SOFTSIGN = _activation("softsign", "`input / (1 + abs(input))`.", cost=10, gradient=_softsign)

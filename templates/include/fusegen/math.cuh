@@ -339,6 +339,17 @@ __device__ __forceinline__ float near_power_of_2(float x) {
 #endif
 }
 
+// The logarithm of x to base 2 to within 2^-22 for x from 1 to 2 (PTX ISA, lg2.approx).
+__device__ __forceinline__ float near_log2(float x) {
+#ifdef FUSEGEN_EMULATE
+    return ::log2f(x);
+#else
+    float result;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#endif
+}
+
 // exp(x) to within (4 + |x|) 2^-22 of itself, for results of 16 bits and x up to 70: 2^24 times as
 // great at first, so that what is small is not lost before it is multiplied.
 __device__ __forceinline__ float near_exponential(float x) {
@@ -542,6 +553,19 @@ template <class T>
 __device__ __forceinline__ T softplus(T x, T beta, T threshold) {
     const T scaled = x * beta;
     return scaled > threshold ? x : log1p(exponential(scaled)) / beta;
+}
+
+// The same to within 2^-16 of itself for scaled x of more than -30, for results of 16 bits: the greater
+// of x and 0, and log(1 + e) of e = exp(-|x|), by a series where 1 + e would lose what is small.
+__device__ __forceinline__ float near_softplus(float x, float beta, float threshold) {
+    const float scaled = x * beta;
+    const float power = near_exponential(-absolute(scaled));
+    const float ahead = ::fmaf(power, ::fmaf(power, 1.0f / 3.0f, -0.5f), 1.0f);
+    const float series = power * ::fmaf(power * power * power, -0.25f, ahead);
+    const float whole = 0.69314718f * near_log2(1.0f + power);
+    const float added = power < 0.0625f ? series : whole;
+    const float sum = (scaled > 0.0f ? scaled : 0.0f) + added;
+    return scaled > threshold ? x : near_quotient(sum, beta);
 }
 
 // tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2); above 20 it is 1 to double precision.
