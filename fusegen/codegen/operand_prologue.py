@@ -11,7 +11,7 @@ from fusegen.codegen.scope import Scope
 from fusegen.codegen.statements import Statements
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.plan.expressions import Expression, Load, Loaded, walk
-from fusegen.plan.kernels.matrix_view import Major, MatrixView, OperandView
+from fusegen.plan.kernels.matrix_view import Major, OperandView
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.tolerance import tolerant
 
@@ -52,7 +52,7 @@ class PrologueText:
 
 
 def prologue_texts(
-    plan: ProductPlan, left: MatrixView, right: OperandView, scope: Scope
+    plan: ProductPlan, left: OperandView, right: OperandView, scope: Scope
 ) -> tuple[PrologueText, ...]:
     """The prologues of a form whose operands are copied as they are in memory."""
     axes = plan.axes
@@ -117,7 +117,7 @@ def _prologue(
 
 
 def prologue_conditions(
-    plan: ProductPlan, left: MatrixView, right: OperandView, host: Scope
+    plan: ProductPlan, left: OperandView, right: OperandView, host: Scope
 ) -> tuple[str, ...]:
     """The launcher's conditions that an operand's neighbours are all there or none, and what they
     meet can be loaded together."""
@@ -156,8 +156,8 @@ def element_of(source: Load, prologue: Expression | None, scope: Scope) -> Eleme
 
 @dataclass(frozen=True)
 class SkippedText:
-    """For a product some of whose right operand's elements have no part: the condition that one
-    has, and both operands' elements there."""
+    """For a product some of whose operand's elements have no part: the condition that one has, and
+    both operands' elements there."""
 
     inside: str
     left: str
@@ -166,11 +166,11 @@ class SkippedText:
 
 def skipped_text(plan: ProductPlan, scope: Scope) -> SkippedText | None:
     """The text for sums without those elements, if there are any."""
-    right = plan.skipped
-    if right is None:
+    window = plan.skipped
+    if window is None:
         return None
-    sides = (loaded(element_in_memory(x, scope), x.dtype) for x in (plan.left, right))
-    return SkippedText(inside_text(right, scope), *sides)
+    sides = (loaded(element_in_memory(x, scope), x.dtype) for x in (plan.left, plan.right))
+    return SkippedText(inside_text(window, scope), *sides)
 
 
 @dataclass(frozen=True)

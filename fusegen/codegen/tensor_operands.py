@@ -8,9 +8,16 @@ from fusegen.codegen.c_text import storage_type
 from fusegen.codegen.kernel_text import sizes_of
 from fusegen.codegen.scope import Scope
 from fusegen.ir.dtypes import DType
-from fusegen.ir.integers import ZERO, Atom, Integer, product
+from fusegen.ir.integers import ZERO, Atom, Integer
 from fusegen.plan.coordinates import unflatten
-from fusegen.plan.kernels.matrix_view import BatchDim, Major, MatrixView, WindowView, run_stride
+from fusegen.plan.kernels.matrix_view import (
+    BatchDim,
+    Major,
+    MatrixView,
+    OperandView,
+    WindowView,
+    run_stride,
+)
 from fusegen.plan.kernels.product import ProductPlan
 from fusegen.plan.kernels.product_forms import Exchange, WgmmaForm
 from fusegen.plan.kernels.split_product import SplitOperand
@@ -92,9 +99,9 @@ class OperandText:
 class WindowText:
     """The same of an operand that is read through a window: the map describes images, in which the
     window's first place begins `lower` from an image's first element and ends `upper` from its last
-    one, a step of `steps` from the next. The tile's first line is the window at `places` of
-    `image`, from the outermost dim on; a step along K brings the channels from `channel` on of the
-    tap that lies `offsets` further, from the innermost dim on."""
+    one, a step of `steps` from the next. The tile's first line is the window at `places`, from the
+    outermost dim on, the last of which is the image; a step along K brings the `channels` from
+    `channel` on of the tap that lies `offsets` further, from the innermost dim on."""
 
     name: str
     type: str
@@ -107,7 +114,6 @@ class WindowText:
     upper: tuple[int, ...]
     steps: tuple[int, ...]
     places: tuple[PlaceText, ...]
-    image: str
     channel: str
     offsets: tuple[str, ...]
     channels: int
@@ -133,7 +139,7 @@ class _Side:
     given."""
 
     name: str
-    view: MatrixView
+    view: OperandView
     start: int
     tile_lines: int
     lines: Integer
@@ -160,11 +166,6 @@ def operand_texts(
         "tile_first_row",
         rest_lines="rest_lines" if cores.fewer_lines else None,
     )
-    if isinstance(cores.right, WindowView):
-        return (
-            _operand(left, cores.depth, scope, host),
-            _windows(cores.right, left_size, cores, scope, host),
-        )
     right = _Side(
         "right",
         cores.right,
@@ -183,23 +184,28 @@ def operand_texts(
             right,
             _low(right, cores.split.right, right.start + right_size),
         ]
-    return tuple(_operand(side, cores.depth, scope, host) for side in sides)
+    return tuple(
+        _windows(side, side.view, cores.depth, scope, host)
+        if isinstance(side.view, WindowView)
+        else _operand(side, side.view, cores.depth, scope, host)
+        for side in sides
+    )
 
 
 def _low(high: _Side, operand: SplitOperand, start: int) -> _Side:
     """The tile of an operand's low parts, which lie behind all of its high ones."""
     base = operand.batches * operand.lines * operand.pitch
+    assert isinstance(high.view, MatrixView)
     return replace(high, name=f"{high.name}_low", view=replace(high.view, base=base), start=start)
 
 
-def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText:
-    view = side.view
+def _operand(side: _Side, view: MatrixView, depth: int, kernel: Scope, host: Scope) -> OperandText:
     runs = f"{side.name}_run"
     strides: dict[Atom, str] = {run_stride(i): f"{runs}[{i}]" for i in range(len(view.runs))}
     scope = replace(host, symbols={**host.symbols, **strides})
     pointer = scope.buffer(view.buffer)
     is_exchanged = side.neighbours > PAIR
-    sizes, tile_strides, box = (_exchanged_tiles if is_exchanged else _tiles)(side, depth)
+    sizes, tile_strides, box = (_exchanged_tiles if is_exchanged else _tiles)(side, view, depth)
     # A matrix may be the same for all batches; then there is one, and any stride will do.
     one = BatchDim(ZERO, Integer.of(1), view.outer_stride)
     batches = view.batches or (one,)
@@ -233,23 +239,24 @@ def _operand(side: _Side, depth: int, kernel: Scope, host: Scope) -> OperandText
     )
 
 
-def _windows(
-    view: WindowView, start: int, cores: WgmmaForm, kernel: Scope, host: Scope
-) -> WindowText:
-    """The right operand where it is read through a window."""
-    windows, (_, *sizes, channels) = view.windows, view.buffer.shape
+def _windows(side: _Side, view: WindowView, depth: int, kernel: Scope, host: Scope) -> WindowText:
+    """An operand that is read through a window."""
+    windows, (images, *sizes, channels) = view.windows, view.buffer.shape
     window, along = windows.window, windows.along
     stride, margins, apart = map(along, (window.stride, window.padding, window.dilation))
     taps = along(window.kernel)
-    chunks = channels // cores.depth
+    chunks = channels // depth
     step = Integer.symbol("step", chunks * window.taps)
-    column = Integer.symbol("tile_first_column", product(view.pixels))
-    names: dict[Atom, str] = {x.alone: x.alone.name for x in (step, column)}
+    line = Integer.symbol(side.first_line, side.lines)
+    names: dict[Atom, str] = {x.alone: x.alone.name for x in (step, line)}
     scope = replace(kernel, symbols={**kernel.symbols, **names})
-    first = unflatten(column, view.pixels)
+    image, *first = unflatten(line, (images, *view.pixels))
+    if view.image is not None:
+        image, first = view.image, [*unflatten(line, view.pixels)]
+    starts = (at * each - margin for at, each, margin in zip(first, stride, margins, strict=True))
     places = tuple(
-        PlaceText(scope.names.fresh(f"first_{dim}"), scope.text(at * each - margin))
-        for dim, at, each, margin in zip(PLACES[-len(sizes) :], first, stride, margins, strict=True)
+        PlaceText(scope.names.fresh(f"first_{name}"), scope.text(place))
+        for name, place in zip((*PLACES[-len(sizes) :], "image"), (*starts, image), strict=True)
     )
     tap = unflatten(step // chunks, tuple(map(Integer.of, taps)))
     if windows.turned:
@@ -260,10 +267,10 @@ def _windows(
     for size in reversed(sizes):
         strides.append(strides[-1] * size)
     return WindowText(
-        "right",
+        side.name,
         storage_type(view.buffer.dtype),
-        start,
-        cores.columns,
+        side.start,
+        side.tile_lines,
         host.buffer(view.buffer),
         tuple(map(host.text, reversed(view.buffer.shape))),
         tuple(map(host.text, strides)),
@@ -271,10 +278,9 @@ def _windows(
         tuple(m - reach for m, reach in zip(margins, last, strict=True))[::-1],
         stride[::-1],
         places,
-        scope.text(view.image),
-        scope.text(step % chunks * cores.depth),
+        scope.text(step % chunks * depth),
         tuple(offsets)[::-1],
-        cores.depth,
+        depth,
     )
 
 
@@ -282,23 +288,22 @@ def _windows(
 _Tiles = tuple[tuple[Integer | None, ...], tuple[Integer, ...], tuple[int, ...]]
 
 
-def _tiles(side: _Side, depth: int) -> _Tiles:
+def _tiles(side: _Side, view: MatrixView, depth: int) -> _Tiles:
     """A matrix in its two dims."""
-    view = side.view
     chunk = SWIZZLE_BYTES // view.buffer.dtype.itemsize
     if view.major is Major.LINE:
         return (side.lines, None), (view.outer_stride,), (chunk, depth)
     return (None, side.lines), (view.outer_stride,), (chunk, side.tile_lines)
 
 
-def _exchanged_tiles(side: _Side, depth: int) -> _Tiles:
+def _exchanged_tiles(side: _Side, view: MatrixView, depth: int) -> _Tiles:
     """A matrix whose lines come to shared memory in another order than they have.
 
     In every 8 columns of the accumulators, each of 4 lanes holds a pair. So that these make n
     neighbours over n / 2 such blocks, line 2 j + e of lane q's n comes as number 8 j + 2 q + e: a
     box over dims of e, q, j, in this order, and of what is left of the lines.
     """
-    line, n = side.view.line_stride, side.neighbours
+    line, n = view.line_stride, side.neighbours
     run = LANES * n
     return (
         (None, Integer.of(PAIR), Integer.of(LANES), Integer.of(n // PAIR), side.lines // run),

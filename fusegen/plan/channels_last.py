@@ -6,18 +6,17 @@ operands are copied by a kernel of the module, and what follows reads the result
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fusegen.ir.graph import Graph, Node, Shape, topological
+from fusegen.ir.graph import Graph, Node, topological
 from fusegen.ops import build
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.functions import CLONE
 from fusegen.ops.primitive.convolutions import CONVOLUTION, CONVOLUTION_CHANNELS_LAST
-from fusegen.ops.record import LibraryCall, Pointwise, Reduction, View
 from fusegen.passes.rewrite import with_roots
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import NotApplicable
+from fusegen.plan.last_readers import reads_well, stored, users_of
 from fusegen.plan.pixel_tiles import pixel_tile
 from fusegen.plan.plain_convolution import plain_convolution
 from fusegen.plan.tensor_cores import TENSOR_DTYPES
@@ -34,25 +33,17 @@ def put_channels_last(graph: Graph, device: Device, hints: SizeHints) -> Graph:
     """The graph in which convolutions of 16 bits that have no kernel of their own have their
     channels last, where what reads the results does so as well and the copies pay."""
     order = topological(graph.roots)
-    users: dict[Node, list[Node]] = {node: [] for node in order}
-    for node in order:
-        for operand in dict.fromkeys(node.operands):
-            users[operand].append(node)
+    users = users_of(order)
     done: dict[Node, Node] = {}
     copies: dict[Node, Node] = {}
     for node in order:
         operands = tuple(done[operand] for operand in node.operands)
         moved = node if operands == node.operands else replace(node, operands=operands)
         suits = _is_for_the_library(node, device) and _pays(node, device, hints)
-        is_moved = suits and _reads_well(node, users)
+        is_moved = suits and reads_well(node, users)
         done[node] = _with_channels_last(moved, copies) if is_moved else moved
-    roots = {root: _stored(done[root]) for root in dict.fromkeys(graph.roots)}
+    roots = {root: stored(done[root]) for root in dict.fromkeys(graph.roots)}
     return with_roots(graph, tuple(roots[root] for root in graph.roots))
-
-
-def _stored(root: Node) -> Node:
-    """A result, which is no view of another value."""
-    return call(CLONE, (root,)) if isinstance(root.operation, View) else root
 
 
 def _with_channels_last(node: Node, copies: dict[Node, Node]) -> Node:
@@ -93,50 +84,3 @@ def _is_for_the_library(node: Node, device: Device) -> bool:
     except NotApplicable:
         return True
     return False
-
-
-def _reads_well(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
-    """Whether all that is made of each of its elements is read as well with the channels last: by
-    elementwise operations, by the library, and by reductions over the channels or over all pixels
-    of all images. Over the pixels of an image few blocks would share the work, and elements that
-    depend on their own image's channels are better made in one kernel with what these give, which
-    cannot read along one dim and write along another."""
-    pixels = {0, *range(2, node.type.rank)}
-    for value in _elements_of(node, users):
-        for user in users[value]:
-            if isinstance(user.operation, Reduction):
-                dims = set(user.attributes.integers("dims"))
-                if user.operands[0].shape != node.shape or dims not in ({1}, pixels):
-                    return False
-                if dims == {1} and node.shape in _shapes_made_of(user, users):
-                    return False
-            elif not isinstance(user.operation, (Pointwise, LibraryCall)):
-                return False
-    return True
-
-
-def _elements_of(node: Node, users: Mapping[Node, Sequence[Node]]) -> dict[Node, None]:
-    """A value, and what elementwise operations make of it in the same shape."""
-    found = {node: None}
-    stack = [node]
-    while stack:
-        for user in users[stack.pop()]:
-            if (
-                isinstance(user.operation, Pointwise)
-                and user.shape == node.shape
-                and user not in found
-            ):
-                found[user] = None
-                stack.append(user)
-    return found
-
-
-def _shapes_made_of(node: Node, users: Mapping[Node, Sequence[Node]]) -> set[Shape]:
-    """The shapes of all that depends on a value."""
-    found = {node: None}
-    stack = [node]
-    while stack:
-        fresh = [user for user in users[stack.pop()] if user not in found]
-        found.update(dict.fromkeys(fresh))
-        stack += fresh
-    return {value.shape for value in found}

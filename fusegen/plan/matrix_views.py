@@ -73,15 +73,17 @@ def _view_along(axes: _Axes, load: Load) -> MatrixView | None:
     return total.view(load.buffer, major, tuple(runs))
 
 
-def window_view(load: WindowLoad, axes: ProductAxes) -> WindowView | None:
-    """The right operand as windows whose elements the product reads in their own order, or None
-    where it does not."""
-    images = load.buffer.shape[0]
+def window_view(load: WindowLoad, line: Integer, axes: ProductAxes) -> WindowView | None:
+    """An operand as windows whose elements the product reads in their own order, or None where it
+    does not: its lines are the pixels of all images, or of that of the product's batch."""
+    images, pixels = load.buffer.shape[0], load.pixels
+    image, *pixel = unflatten(line, (images, *pixels))
+    if load.place == (image, axes.depth, *pixel):
+        return WindowView(load.buffer, load.windows, pixels, None)
     (image,) = unflatten(axes.batch, (images,))
-    pixels = load.pixels
-    if load.place != (image, axes.depth, *unflatten(axes.column, pixels)):
-        return None
-    return WindowView(load.buffer, load.windows, pixels, image)
+    if load.place == (image, axes.depth, *unflatten(line, pixels)):
+        return WindowView(load.buffer, load.windows, pixels, image)
+    return None
 
 
 def moves_evenly(load: Load, axis: Integer) -> bool:

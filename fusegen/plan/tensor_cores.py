@@ -61,13 +61,14 @@ def tensor_cores(
     width: int | None,
     precision: Precision,
     *,
+    is_left_prepared: bool = False,
     is_right_prepared: bool = False,
 ) -> WgmmaForm | None:
     """The tensor-core form for these operands on the widest tiles, or None where there is none.
 
     `width` is the number of neighbouring columns that an epilogue works on together, if any.
     float32 operands are read as TF32, where `precision` allows it. A right operand that is prepared
-    has its lines in their own order.
+    has its lines in their own order, and a left one is shared out among warpgroups by its lines.
     """
     if left.dtype is not right.dtype:
         return None
@@ -93,8 +94,8 @@ def tensor_cores(
     if exchange is Exchange.BY_COPY and is_right_prepared:
         exchange = Exchange.BY_LANES
     neighbours = neighbours_after(exchange, left.dtype)
-    has_lines = views[0].major is Major.DEPTH
-    rows = _rows_of_tiles(right, axes)
+    has_lines = isinstance(views[0], MatrixView) and views[0].major is Major.DEPTH
+    rows = ROWS if is_left_prepared else _rows_of_tiles(right, axes)
     if rows < ROWS and width is not None and WIDE // 2 % width:
         return None
     return WgmmaForm(
@@ -109,13 +110,18 @@ def tensor_cores(
     )
 
 
-def _views(left: Load, right: Load, axes: ProductAxes) -> tuple[MatrixView, OperandView] | None:
-    """The operands as matrices, of which the right one may be windows, or None."""
-    matrices = operand_views(left, right, axes)
-    if matrices is not None or not isinstance(right, WindowLoad):
-        return matrices
-    matrix, windows = matrix_view(left, axes.batch, axes.row, axes.depth), window_view(right, axes)
-    return None if matrix is None or windows is None else (matrix, windows)
+def _views(left: Load, right: Load, axes: ProductAxes) -> tuple[OperandView, OperandView] | None:
+    """The operands as matrices, or what a convolution's kernel sees; None where one is neither."""
+    left_view = _view(left, axes.row, axes)
+    right_view = _view(right, axes.column, axes)
+    return None if left_view is None or right_view is None else (left_view, right_view)
+
+
+def _view(load: Load, line: Integer, axes: ProductAxes) -> OperandView | None:
+    matrix = matrix_view(load, axes.batch, line, axes.depth)
+    if matrix is not None or not isinstance(load, WindowLoad):
+        return matrix
+    return window_view(load, line, axes)
 
 
 def _rows_of_tiles(right: Load, axes: ProductAxes) -> int:
@@ -215,7 +221,8 @@ def exchange_of(right: OperandView, columns: Integer, dtype: DType) -> Exchange:
     """
     if columns % (LANES * neighbours_after(Exchange.BY_COPY, dtype)) != ZERO:
         return Exchange.NONE
-    if right.major is Major.DEPTH and not right.batches:
+    is_window = isinstance(right, WindowView)
+    if right.major is Major.DEPTH and not right.batches and not is_window:
         return Exchange.BY_COPY
     return Exchange.BY_LANES if dtype in TENSOR_DTYPES else Exchange.NONE
 

@@ -8,17 +8,20 @@ PyTorch has them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from fusegen.ir.graph import Attributes, Graph, Node, TensorType
+from fusegen.ir.graph import Attributes, Graph, Node, TensorType, topological
+from fusegen.ir.integers import ONE, Integer
 from fusegen.ir.integers import product as product_of
 from fusegen.ops import build
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.functions import CLONE
 from fusegen.ops.primitive.convolutions import CONVOLUTION
-from fusegen.passes.rewrite import rewrite
+from fusegen.ops.record import Pointwise
+from fusegen.passes.rewrite import with_roots
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import NotApplicable
+from fusegen.plan.last_readers import Users, elements_of, reads_well, stored, users_of
 from fusegen.plan.plain_convolution import PlainConvolution, plain_convolution
 from fusegen.plan.tensor_cores import STAGES, TENSOR_DTYPES
 from fusegen.plan.tile_waves import ROWS, SWIZZLE_BYTES
@@ -37,24 +40,100 @@ def multiply_windows(graph: Graph, device: Device, hints: SizeHints) -> Graph:
     where that takes less time than what the library's need beside themselves."""
     if not device.has_wgmma:
         return graph
-    copies: dict[tuple[Node, int], Node] = {}
+    order = topological(graph.roots)
+    users = users_of(order)
+    values = _Values()
+    stay_last: set[Node] = set()
+    for node in order:
+        if node in stay_last and isinstance(node.operation, Pointwise):
+            values.put_last(node, values.elementwise(node))
+            continue
+        moved = values.moved(node)
+        values.done[node] = moved
+        convolution = _in_windows(moved)
+        if convolution is None:
+            continue
+        is_last = _is_read_last(node, users)
+        if not _pays(convolution, is_last, device, hints):
+            continue
+        data = values.images(node.operands[0])
+        weight = values.matrix(convolution)
+        if is_last:
+            stay_last.update(elements_of(node, users))
+            values.put_last(node, _with_pixels_first(convolution, data, weight))
+        else:
+            values.done[node] = _with_channels_first(convolution, data, weight)
+    roots = {root: stored(values.done[root]) for root in dict.fromkeys(graph.roots)}
+    return with_roots(graph, tuple(roots[root] for root in graph.roots))
 
-    def with_last(node: Node, dim: int) -> Node:
+
+@dataclass
+class _Values:
+    """What became of a graph's values: `done` as their readers know them, and those that have their
+    channels in the `last` dim, of which the former are views. `copies` are made once."""
+
+    done: dict[Node, Node] = field(default_factory=dict)
+    last: dict[Node, Node] = field(default_factory=dict)
+    copies: dict[tuple[Node, int], Node] = field(default_factory=dict)
+
+    def moved(self, node: Node) -> Node:
+        """The node over what became of its operands."""
+        operands = tuple(self.done[operand] for operand in node.operands)
+        return node if operands == node.operands else replace(node, operands=operands)
+
+    def put_last(self, node: Node, made: Node) -> None:
+        """`node` has become `made`, which has its channels last."""
+        self.last[node] = made
+        rank = node.type.rank
+        self.done[node] = build.permute(made, (0, rank - 1, *range(1, rank - 1)))
+
+    def elementwise(self, node: Node) -> Node:
+        """An elementwise operation that reads, and has, the channels last."""
+        rank = node.type.rank
+        operands = tuple(self._read_last(operand, rank) for operand in node.operands)
+        images, channels, *spatial = node.shape
+        type = TensorType((images, *spatial, channels), node.dtype)
+        return replace(node, operands=operands, type=type)
+
+    def _read_last(self, operand: Node, rank: int) -> Node:
+        """An operand of an operation of that rank, with what is second there in the last dim."""
+        if operand in self.last:
+            return self.last[operand]
+        value = self.done[operand]
+        if not value.shape:
+            return value
+        whole = build.reshape(value, ((ONE,) * (rank - value.type.rank) + value.shape))
+        return build.permute(whole, (0, *range(2, rank), 1))
+
+    def images(self, given: Node) -> Node:
+        """A value with its channels last, as it stands in memory."""
+        if given not in self.last:
+            return self._copy(self.done[given], 1)
+        value = self.last[given]
+        return value if isinstance(value.operation, Pointwise) else call(CLONE, (value,))
+
+    def matrix(self, convolution: PlainConvolution) -> Node:
+        """A convolution's weight with what it multiplies behind all other dims."""
+        dim = 0 if convolution.turned else 1
+        if convolution.window.taps == 1 and not convolution.turned:
+            return build.permute(
+                convolution.weight, (0, *range(2, convolution.weight.type.rank), 1)
+            )
+        return self._copy(convolution.weight, dim)
+
+    def _copy(self, value: Node, dim: int) -> Node:
         """A copy with that dim, one of the first two, behind all others."""
-        if (node, dim) not in copies:
-            order = (1 - dim, *range(2, node.type.rank), dim)
-            copies[node, dim] = call(CLONE, (build.permute(node, order),))
-        return copies[node, dim]
+        if (value, dim) not in self.copies:
+            order = (1 - dim, *range(2, value.type.rank), dim)
+            self.copies[value, dim] = call(CLONE, (build.permute(value, order),))
+        return self.copies[value, dim]
 
-    def rule(node: Node) -> Node:
-        convolution = _in_windows(node)
-        if convolution is None or not _pays(convolution, device, hints):
-            return node
-        data = with_last(convolution.data, 1)
-        weight = with_last(convolution.weight, 0 if convolution.turned else 1)
-        return _product(convolution, data, weight)
 
-    return rewrite(graph, rule)
+def _is_read_last(node: Node, users: Users) -> bool:
+    """Whether a convolution reads what elementwise operations make of the result, so that it had
+    better have its channels last."""
+    read = (user for value in elements_of(node, users) for user in users[value])
+    return any(user.operation is CONVOLUTION for user in read) and reads_well(node, users)
 
 
 def _in_windows(node: Node) -> PlainConvolution | None:
@@ -78,31 +157,55 @@ def _in_windows(node: Node) -> PlainConvolution | None:
     return convolution if max(*reaches, *window.padding) <= MOST_MARGIN[dims] else None
 
 
-def _pays(convolution: PlainConvolution, device: Device, hints: SizeHints) -> bool:
-    """Whether it takes less to multiply whole tiles than it takes the library's result to be read
-    and stored with its channels second. Both need the operands with their channels last."""
+def _pays(convolution: PlainConvolution, is_last: bool, device: Device, hints: SizeHints) -> bool:
+    """Whether it takes less to multiply whole tiles than it takes what the library leaves, with its
+    channels last, to be read and stored again. Both need the operands with their channels last."""
     node, channels = convolution.result, convolution.channels
     pixels = hints.value(product_of(node.shape[2:]))
-    half = ROWS // 2
-    rows = half if channels <= half else -(-channels // ROWS) * ROWS
-    columns = min(-(-pixels // width) * width for width in STAGES)
-    added = (rows * columns) / (channels * pixels) - 1
+    rows, columns = (pixels, channels) if is_last else (channels, pixels)
+    height = ROWS // 2 if rows <= ROWS // 2 and not is_last else ROWS
+    filled = rows if is_last else -(-rows // height) * height
+    added = filled * min(-(-columns // width) * width for width in STAGES) / (rows * columns) - 1
     count = hints.value(node.type.count)
     flops = 2 * count * convolution.input_channels * convolution.window.taps
     moved = 2 * count * node.dtype.itemsize
     return added * flops / device.tensor_rate < moved / device.bandwidth
 
 
-def _product(convolution: PlainConvolution, data: Node, weight: Node) -> Node:
-    """The convolution as a product of its `weight` and `data`, whose channels are last."""
+def _with_channels_first(convolution: PlainConvolution, data: Node, weight: Node) -> Node:
+    """The convolution as a product of its `weight` and `data`, whose channels are last, for each
+    image: pixels are the columns."""
     node = convolution.result
     images, channels, *spatial = node.shape
     depth = product_of(weight.shape[1:])
     matrix = build.reshape(weight, (1, channels, depth))
     left = build.expand(matrix, (images, channels, depth))
+    right = build.reshape(_seen(convolution, data), (images, depth, product_of(spatial)))
+    return build.reshape(_named_after(node, build.matrix_product(left, right)), node.shape)
+
+
+def _with_pixels_first(convolution: PlainConvolution, data: Node, weight: Node) -> Node:
+    """The same for all images together: channels are the columns, and last in the result."""
+    node = convolution.result
+    images, channels, *spatial = node.shape
+    dims = len(spatial)
+    depth = product_of(weight.shape[1:])
+    seen = build.permute(_seen(convolution, data), (0, *range(2, 2 + dims), 1))
+    left = build.reshape(seen, (images * product_of(spatial), depth))
+    right = build.transpose(build.reshape(weight, (channels, depth)))
+    made = _named_after(node, build.matrix_product(left, right))
+    return build.reshape(made, (images, *spatial, channels))
+
+
+def _seen(convolution: PlainConvolution, data: Node) -> Node:
+    """What the kernel sees of the input."""
+    node = convolution.result
+    images, _, *spatial = node.shape
+    depth = convolution.window.taps * convolution.input_channels
     windows = Windows("windows", convolution.window, len(spatial), convolution.turned)
-    seen = Node(windows, (data,), Attributes(), TensorType((images, depth, *spatial), node.dtype))
-    right = build.reshape(seen, (images, depth, product_of(spatial)))
-    made = build.matrix_product(left, right)
-    made = replace(made, name=node.name, span=node.span, origin=node.written_as)
-    return build.reshape(made, node.shape)
+    type = TensorType((images, Integer.of(depth), *spatial), node.dtype)
+    return Node(windows, (data,), Attributes(), type)
+
+
+def _named_after(node: Node, product: Node) -> Node:
+    return replace(product, name=node.name, span=node.span, origin=node.written_as)

@@ -136,11 +136,12 @@ class ProductPlan(KernelPlan):
 
     @property
     def skipped(self) -> WindowLoad | None:
-        """The right operand where some of its elements have no part in a result, whatever they
+        """The operand, if any, some of whose elements have no part in a result, whatever they
         meet."""
-        right = self.right
-        is_turned = isinstance(right, WindowLoad) and right.windows.turned and right.guards
-        return right if isinstance(right, WindowLoad) and is_turned else None
+        for load in (self.left, self.right):
+            if isinstance(load, WindowLoad) and load.windows.turned and load.guards:
+                return load
+        return None
 
     @property
     def tensor_forms(self) -> tuple[WgmmaForm, ...]:

@@ -86,7 +86,7 @@ class WgmmaForm:
     stages: int
     neighbours: int
     exchange: Exchange
-    left: MatrixView
+    left: OperandView
     right: OperandView
     split: Split | None = None
     fewer_lines: bool = False

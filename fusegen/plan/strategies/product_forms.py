@@ -24,6 +24,7 @@ def widest_form(operands: ProductOperands, width: int | None, context: Context) 
         operands.axes,
         width,
         context.precision,
+        is_left_prepared=operands.left.prologue is not None,
         is_right_prepared=operands.right.prologue is not None,
     )
 
