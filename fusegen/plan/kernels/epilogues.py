@@ -12,9 +12,11 @@ from fusegen.plan.kernels.stores import Store
 
 @dataclass(frozen=True)
 class ElementEpilogue:
-    """Each thread finishes the elements it accumulated, in registers."""
+    """Each thread finishes the elements it accumulated, in registers. Neighbouring columns are
+    stored together, unless their places are `scattered`."""
 
     stores: tuple[Store, ...]
+    scattered: bool = False
 
     @property
     def written(self) -> tuple[Buffer, ...]:
