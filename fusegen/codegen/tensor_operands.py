@@ -99,10 +99,9 @@ class OperandText:
 class WindowText:
     """The same of an operand that is read through a window: the map describes images, in which the
     window's first place begins `lower` from an image's first element and ends `upper` from its last
-    one, a step of `steps` from the next. The tile's first line is the window at `coordinates`, from
-    the innermost dim on, the last of which is the image; a step along K brings the `channels` from
-    `channel` on of the tap that lies `offsets` further. Of all these the kernel computes `places`
-    once for the tile."""
+    one, a step of `steps` from the next. The tile's first line is the window at `places`, from the
+    outermost dim on, the last of which is the image; a step along K brings the `channels` from
+    `channel` on of the tap that lies `offsets` further, from the innermost dim on."""
 
     name: str
     type: str
@@ -115,7 +114,6 @@ class WindowText:
     upper: tuple[int, ...]
     steps: tuple[int, ...]
     places: tuple[PlaceText, ...]
-    coordinates: tuple[str, ...]
     channel: str
     offsets: tuple[str, ...]
     channels: int
@@ -245,36 +243,26 @@ def _windows(side: _Side, view: WindowView, depth: int, kernel: Scope, host: Sco
     """An operand that is read through a window."""
     windows, (images, *sizes, channels) = view.windows, view.buffer.shape
     window, along = windows.window, windows.along
-    stride, margins, apart, last = map(
-        along, (window.stride, window.padding, window.dilation, windows.last)
-    )
+    stride, margins, apart = map(along, (window.stride, window.padding, window.dilation))
     taps = along(window.kernel)
     chunks = channels // depth
     step = Integer.symbol("step", chunks * window.taps)
     line = Integer.symbol(side.first_line, side.lines)
-    symbols: dict[Atom, str] = {x.alone: x.alone.name for x in (step, line)}
-    scope = replace(kernel, symbols={**kernel.symbols, **symbols})
+    names: dict[Atom, str] = {x.alone: x.alone.name for x in (step, line)}
+    scope = replace(kernel, symbols={**kernel.symbols, **names})
     image, *first = unflatten(line, (images, *view.pixels))
-    shifts: tuple[Integer, ...] = (ZERO,) * len(sizes)
-    if view.matrix is not None:
-        image, first = view.matrix // windows.matrices, [*unflatten(line, view.pixels)]
-        shifts = windows.shifts(view.matrix)
-    dims = PLACES[-len(sizes) :]
-    places = [
-        PlaceText(scope.names.fresh(f"first_{dim}"), scope.text(at * each - margin))
-        for dim, at, each, margin in zip(dims, first, stride, margins, strict=True)
-    ]
-    coordinates = [place.name for place in reversed(places)]
-    places.append(PlaceText(scope.names.fresh("first_image"), scope.text(image)))
-    coordinates.append(places[-1].name)
-    offsets: list[str] = []
+    if view.image is not None:
+        image, first = view.image, [*unflatten(line, view.pixels)]
+    starts = (at * each - margin for at, each, margin in zip(first, stride, margins, strict=True))
+    places = tuple(
+        PlaceText(scope.names.fresh(f"first_{name}"), scope.text(place))
+        for name, place in zip((*PLACES[-len(sizes) :], "image"), (*starts, image), strict=True)
+    )
     tap = unflatten(step // chunks, tuple(map(Integer.of, taps)))
-    for dim, at, count, each, shift in zip(dims, tap, taps, apart, shifts, strict=True):
-        offset = scope.text((count - 1 - at if windows.turned else at) * each)
-        if shift != ZERO:
-            places.append(PlaceText(scope.names.fresh(f"{dim}_shift"), scope.text(shift)))
-            offset = f"{offset} + {places[-1].name}"
-        offsets.insert(0, offset)
+    if windows.turned:
+        tap = tuple(count - 1 - at for count, at in zip(taps, tap, strict=True))
+    offsets = (scope.text(at * each) for at, each in zip(tap, apart, strict=True))
+    last = ((count - 1) * each for count, each in zip(taps, apart, strict=True))
     strides = [channels]
     for size in reversed(sizes):
         strides.append(strides[-1] * size)
@@ -287,12 +275,11 @@ def _windows(side: _Side, view: WindowView, depth: int, kernel: Scope, host: Sco
         tuple(map(host.text, reversed(view.buffer.shape))),
         tuple(map(host.text, strides)),
         tuple(-margin for margin in reversed(margins)),
-        last[::-1],
+        tuple(m - reach for m, reach in zip(margins, last, strict=True))[::-1],
         stride[::-1],
-        tuple(places),
-        tuple(coordinates),
+        places,
         scope.text(step % chunks * depth),
-        tuple(offsets),
+        tuple(offsets)[::-1],
         depth,
     )
 

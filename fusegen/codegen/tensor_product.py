@@ -52,15 +52,13 @@ GUARD = "is_active"
 @dataclass(frozen=True)
 class StagedText:
     """A result that goes through shared memory: its type and pointer, and the position of an
-    element as a text of `row` and `column`, by `columns` of so many `rows` at a time, and how many
-    neighbours may be stored `together` at most."""
+    element as a text of `row` and `column`, by `columns` of so many `rows` at a time."""
 
     type: str
     result: str
     position: str
     rows: int
     columns: int
-    together: int
 
     @property
     def pitch(self) -> int:
@@ -308,7 +306,6 @@ def _element_loop(
             scope.text(store.position),
             STAGED_ROWS,
             math.gcd(STAGED_COLUMNS, cores.own_columns),
-            1 if epilogue.scattered else ACCESS_BYTES // store.buffer.dtype.itemsize,
         )
         result = stored(statements.value(store.value), store.value.dtype, store.buffer.dtype)
         statements.lines.append(f"results[element] = {result};")

@@ -52,9 +52,9 @@ class Load(Expression):
 
 @dataclass(frozen=True, eq=False)
 class WindowLoad(Load):
-    """The element at `place`, (matrix, depth, *pixel), of what a convolution's kernel sees of
-    images for a result whose sizes are `pixels`: zero unless each of the `guards` is in order, a
-    least value, a coordinate, and what that stays below.
+    """The element at `place`, (image, depth, *pixel), of what a convolution's kernel sees of images
+    for a result whose sizes are `pixels`: zero unless each of the `guards` is in order, a least
+    value, a coordinate, and what that stays below.
     """
 
     windows: Windows

@@ -78,11 +78,11 @@ def window_view(load: WindowLoad, line: Integer, axes: ProductAxes) -> WindowVie
     does not: its lines are the pixels of all images, or of that of the product's batch."""
     images, pixels = load.buffer.shape[0], load.pixels
     image, *pixel = unflatten(line, (images, *pixels))
-    if load.windows.matrices == 1 and load.place == (image, axes.depth, *pixel):
+    if load.place == (image, axes.depth, *pixel):
         return WindowView(load.buffer, load.windows, pixels, None)
-    (matrix,) = unflatten(axes.batch, (images * load.windows.matrices,))
-    if load.place == (matrix, axes.depth, *unflatten(line, pixels)):
-        return WindowView(load.buffer, load.windows, pixels, matrix)
+    (image,) = unflatten(axes.batch, (images,))
+    if load.place == (image, axes.depth, *unflatten(line, pixels)):
+        return WindowView(load.buffer, load.windows, pixels, image)
     return None
 
 

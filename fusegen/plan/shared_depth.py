@@ -52,7 +52,7 @@ def shared_depth(
 ) -> SharedDepth | None:
     """How a product on such tiles shares K among no more than so many blocks, or None where no
     sizes make it worth it. An epilogue over more than an element needs all of a tile's."""
-    if not isinstance(epilogue, ElementEpilogue) or epilogue.scattered:
+    if not isinstance(epilogue, ElementEpilogue):
         return None
     sizes = (axes.batches, axes.rows, axes.columns)
     batches, rows, columns = (1 if size.constant is None else size.constant for size in sizes)

@@ -33,8 +33,6 @@ STAGES = {256: 4, 192: 5, 128: 6, 64: 8, 32: 10}
 WIDE = max(STAGES)
 # The same of tiles with half as many rows, of which each warpgroup has half of the columns.
 STAGES_BESIDE = {256: 5, 192: 6, 128: 8, 64: 12}
-# Tiles of windows' pixels that others are quicker than (docs/notes/convolutions.md).
-NOT_FOR_WINDOWS = (192,)
 # Among how many blocks of a cluster a tile's K may be shared out: the stages of the first one must
 # have room for the float32 sums of the others.
 PARTS = {256: (2,), 192: (2,), 128: (2, 4), 64: (2, 4), 32: ()}
@@ -181,10 +179,7 @@ def possible_kinds(cores: WgmmaForm, axes: ProductAxes, width: int | None) -> tu
     step = CHUNK_COLUMNS if cores.right.major is Major.LINE else 1
     widths = _stages(cores.rows)
     beside = ROWS // cores.rows
-    left_out = NOT_FOR_WINDOWS if isinstance(cores.right, WindowView) else ()
-    fitting = [
-        c for c in widths if c // beside % (width or 1) == 0 and c % step == 0 and c not in left_out
-    ]
+    fitting = [c for c in widths if c // beside % (width or 1) == 0 and c % step == 0]
     size = axes.columns.constant
     enough = min((c for c in fitting if size is not None and c >= size), default=WIDE)
     columns = [c for c in fitting if c <= enough]
@@ -241,8 +236,6 @@ def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) 
     if not isinstance(epilogue, ElementEpilogue):
         return cores
     dtype = cores.left.buffer.dtype
-    if epilogue.scattered:
-        return replace(in_pairs(cores), exchange=Exchange.THROUGH_SHARED)
     if cores.exchange is Exchange.NONE and dtype in TENSOR_DTYPES:
         neighbours = neighbours_after(Exchange.BY_LANES, dtype)
         are_whole = columns % neighbours == ZERO

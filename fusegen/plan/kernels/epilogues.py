@@ -12,11 +12,9 @@ from fusegen.plan.kernels.stores import Store
 
 @dataclass(frozen=True)
 class ElementEpilogue:
-    """Each thread finishes the elements it accumulated, in registers. Neighbouring columns are
-    stored together, unless their places are `scattered`."""
+    """Each thread finishes the elements it accumulated, in registers."""
 
     stores: tuple[Store, ...]
-    scattered: bool = False
 
     @property
     def written(self) -> tuple[Buffer, ...]:

@@ -63,15 +63,14 @@ class MatrixView:
 
 @dataclass(frozen=True)
 class WindowView:
-    """An operand whose lines are what a convolution's kernel sees in `matrix` of its windows, or
-    in those of all images one after the other if that is None: one for each pixel of the result,
-    whose sizes are `pixels`. `buffer` has images with their channels last, of which `windows` tell
-    the rest."""
+    """An operand whose lines are what a convolution's kernel sees of `image`, or of all images
+    one after the other if that is None: one for each pixel of the result, whose sizes are `pixels`.
+    `buffer` has images with their channels last, of which `windows` tell the rest."""
 
     buffer: Buffer
     windows: Windows
     pixels: tuple[Integer, ...]
-    matrix: Integer | None
+    image: Integer | None
 
     @property
     def major(self) -> Major:
@@ -80,11 +79,9 @@ class WindowView:
 
     @property
     def batches(self) -> tuple[BatchDim, ...]:
-        """The dim of matrices, if each is one of the product's."""
-        if self.matrix is None:
-            return ()
+        """The dim of images, if each is a matrix."""
         images, *sizes = self.buffer.shape
-        return (BatchDim(self.matrix, images * self.windows.matrices, product(sizes)),)
+        return (BatchDim(self.image, images, product(sizes)),) if self.image is not None else ()
 
 
 OperandView = MatrixView | WindowView

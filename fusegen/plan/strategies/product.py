@@ -8,15 +8,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.ir.integers import ZERO, Integer
 from fusegen.ir.integers import product as product_of
-from fusegen.ops.record import (
-    Concatenation,
-    LibraryCall,
-    Pointwise,
-    Product,
-    Reduction,
-    Reshape,
-    View,
-)
+from fusegen.ops.record import Concatenation, LibraryCall, Pointwise, Product, Reduction
 from fusegen.plan.access import Access, access
 from fusegen.plan.accounting import elementwise_work, row_work
 from fusegen.plan.coordinates import unflatten
@@ -39,8 +31,6 @@ from fusegen.plan.strategies.rows import (
     state_stores,
     stores_of,
 )
-from fusegen.plan.tensor_cores import TENSOR_DTYPES
-from fusegen.plan.window import Windows
 
 # Of 8 x 4 results a thread reads 12 elements for 32 multiplications, and small products still have
 # 128 threads a block.
@@ -58,21 +48,13 @@ def plan_elements(group: Group, context: Context) -> tuple[Step, ...]:
         raise NotApplicable("the epilogue has a reduction")
     axes = axes_of(node)
     position = (axes.batch * axes.rows + axes.row) * axes.columns + axes.column
-    scatters = _reads_windows(node)  # which another kernel would have to bring together
-    stores = element_stores(
-        group, context, node, position, axes.column, () if scatters else VECTORS
-    )
-    scattered = any(
-        not _keeps_neighbours(s.position, axes.column, axes.columns, VECTORS) for s in stores
-    )
-    if scattered and [store.buffer.dtype in TENSOR_DTYPES for store in stores] != [True]:
-        raise NotApplicable("only one result of 16 bits goes to places apart")
+    stores = element_stores(group, context, node, position, axes.column)
     count = context.hints.value(node.type.count)
     work = elementwise_work(stores, count, context.hints)
     why = "the product's elements are finished in registers and stored once"
     if any(store.position != position for store in stores):
         why += ", each at its place in a result whose dims have another order"
-    epilogue = ElementEpilogue(stores, scattered)
+    epilogue = ElementEpilogue(stores)
     return (product_plan(group, context, node, TILE, epilogue, work, why),)
 
 
@@ -98,14 +80,6 @@ def element_stores(
         value = evaluator.at(result, unflatten(place, result.shape))
         stores.append(Store(context.buffers[result], place, value))
     return tuple(stores)
-
-
-def _reads_windows(node: Node) -> bool:
-    """Whether the right operand is what a convolution's kernel sees of its input."""
-    right = node.operands[1]
-    while isinstance(right.operation, (View, Reshape)):
-        (right,) = right.operands
-    return isinstance(right.operation, Windows)
 
 
 def _keeps_neighbours(

@@ -7,9 +7,9 @@ namespace fusegen {
 
 // Stores a warp's `lines` x `width` results, which lie `pitch` apart in shared memory, to rows from
 // `first_row` and columns from `first_column` on, as far as these are among `rows` and `columns`.
-// `place` tells the position of an element; as many neighbours are stored together, up to `most`, as
-// divide the number of columns.
-template <int lines, int width, int pitch, int most, class T, class Place>
+// `place` tells the position of an element; as many neighbours are stored together as divide the
+// number of columns.
+template <int lines, int width, int pitch, class T, class Place>
 __device__ __forceinline__ void store_staged(const T* staged, T* __restrict__ result,
                                              int64_t first_row, int64_t rows, int64_t first_column,
                                              int64_t columns, Place place) {
@@ -28,12 +28,12 @@ __device__ __forceinline__ void store_staged(const T* staged, T* __restrict__ re
             }
         }
     };
-    if (most >= 8 && columns % 8 == 0) {
-        store_by(std::integral_constant<int, most < 8 ? 1 : 8>{});
-    } else if (most >= 4 && columns % 4 == 0) {
-        store_by(std::integral_constant<int, most < 4 ? 1 : 4>{});
-    } else if (most >= 2 && columns % 2 == 0) {
-        store_by(std::integral_constant<int, most < 2 ? 1 : 2>{});
+    if (columns % 8 == 0) {
+        store_by(std::integral_constant<int, 8>{});
+    } else if (columns % 4 == 0) {
+        store_by(std::integral_constant<int, 4>{});
+    } else if (columns % 2 == 0) {
+        store_by(std::integral_constant<int, 2>{});
     } else {
         store_by(std::integral_constant<int, 1>{});
     }
