@@ -326,7 +326,11 @@ def _quotient(numerator: Integer, denominator: Integer) -> Integer:
 
 
 def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
-    """`value == whole * divisor + rest`, with as much as possible in `whole`."""
+    """`value == whole * divisor + rest`, with as much as possible in `whole`.
+
+    Of a number, the rest has what is left of the sum's constant, which is not negative: so the rest
+    of a value that is not negative is none either, where its other terms are not.
+    """
     if divisor == ONE:
         return value, ZERO
     whole, rest = ZERO, value
@@ -335,6 +339,10 @@ def _split(value: Integer, divisor: Integer) -> tuple[Integer, Integer]:
             step = _divide_term(term, divisor.terms[0])
             if step is not None:
                 whole, rest = whole + step, rest - Integer((term,))
+        if divisor.constant is not None:
+            constant = sum(c for monomial, c in rest.terms if monomial == ())
+            steps = constant // divisor.constant
+            whole, rest = whole + steps, rest - steps * divisor.constant
         return whole, rest
     # The divisor is a sum: divide what each symbol is multiplied by, coordinates before sizes.
     for symbol in sorted(value.symbols(), key=lambda s: (s.extent is None, s.name)):

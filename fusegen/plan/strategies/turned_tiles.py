@@ -32,8 +32,10 @@ def turned_tiles(
         _, *lines = (context.hints.value(size) for size in sizes)
         if min(lines) >= LEAST_LINE:
             filled = prod(line / (-(-line // TURNED_TILE) * TURNED_TILE) for line in lines)
-            ways.append((filled, first, sizes))
-    # The fullest tiles first, and of equals those of more images, whose places are told easily.
+            # Of those as full, more images, whose places are told easily; where sizes are guesses,
+            # long lines, as short ones would not be turned.
+            are_known = all(size.constant is not None for size in sizes[1:])
+            ways.append((filled, first if are_known else -first, sizes))
     for _, _, sizes in sorted(ways, key=lambda way: way[:2], reverse=True):
         tiles = _tiles(results, evaluator, context, sizes, vector)
         if tiles is not None:
