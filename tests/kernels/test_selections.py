@@ -8,6 +8,7 @@ import torch
 from fusegen.codegen.conditions import Condition, essential
 from fusegen.ir.dtypes import DType
 from fusegen.ir.integers import Integer
+from fusegen.ops import build
 from fusegen.runtime.emulation import emulation
 from tests.emulated import apply, cuda_text, graph, planned, run, value
 from tests.modules import load
@@ -36,6 +37,22 @@ def test_a_side_is_written_once_however_often_its_values_are_used() -> None:
     assert len(cuda_text(planned(joined))) < 20_000
     x, y = torch.rand(3, 30), torch.randn(3, 7)
     assert torch.equal(run(joined, [x, y], check=True)[0], torch.cat([x, y], 1))
+
+
+def test_halves_that_change_places_in_two_dims() -> None:
+    """Indices less a number are split at the dims, though they are a sum with what is added."""
+    x = value("x", 3, 3)
+    padded = build.concatenate([x, build.zeros((1, 3), DType.FLOAT32)], 0)
+    padded = build.concatenate([padded, build.zeros((4, 1), DType.FLOAT32)], 1)
+    apart = build.reshape(padded, (2, 2, 2, 2))
+    for dim in (1, 3):
+        apart = build.concatenate([build.take(apart, dim, 1, 2), build.take(apart, dim, 0, 1)], dim)
+    result = apply("exp", build.permute(apart, (1, 3, 0, 2)))
+    given = torch.randn(3, 3, generator=torch.Generator().manual_seed(2))
+    (found,) = run(graph([x], result), [given], check=True)
+    whole = torch.nn.functional.pad(given, (0, 1, 0, 1)).view(2, 2, 2, 2)
+    expected = whole.flip(1).flip(3).permute(1, 3, 0, 2).exp()
+    torch.testing.assert_close(found, expected)
 
 
 def test_joins_within_joins() -> None:
