@@ -116,15 +116,12 @@ def test_what_is_divided_by_a_number_has_no_constant_below_zero(number: int) -> 
     """C++ rounds quotients of negative numbers towards zero, and their remainders are negative."""
     i, j = coordinate("i", N), coordinate("j", M)
     value = 8 * i + j + number
-    rests = [d for d in (value % 4).divisions() | (value // 4).divisions()]
-    for rest in rests:
-        constant = rest.numerator - rest.numerator.substitute({j.alone: 0, i.alone: 0})
-        assert (rest.numerator - constant).evaluate({}) == number % 4
+    for rest in (value % 4).divisions() | (value // 4).divisions():
+        assert rest.numerator.substitute({i.alone: 0, j.alone: 0}).evaluate({}) == number % 4
     for at in range(12, 20):
         exact = (8 + at + number) // 4, (8 + at + number) % 4
-        found = (
-            x.substitute({i.alone: 1, j.alone: at}).evaluate({}) for x in (value // 4, value % 4)
-        )
+        parts = (value // 4, value % 4)
+        found = (part.substitute({i.alone: 1, j.alone: at}).evaluate({}) for part in parts)
         assert tuple(found) == exact
 
 
