@@ -125,7 +125,9 @@ class _Values:
         """A copy with that dim, one of the first two, behind all others."""
         if (value, dim) not in self.copies:
             order = (1 - dim, *range(2, value.type.rank), dim)
-            self.copies[value, dim] = call(CLONE, (build.permute(value, order),))
+            copy = call(CLONE, (build.permute(value, order),))
+            name = f"{value.name}_last" if value.name else None
+            self.copies[value, dim] = replace(copy, name=name)
         return self.copies[value, dim]
 
 

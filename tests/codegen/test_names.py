@@ -14,6 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
+from fusegen.plan import windows
 from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.cost import H100
 from fusegen.plan.kernels.attention import AttentionPlan
@@ -23,6 +24,7 @@ from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.epilogues import GroupEpilogue
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import Exchange
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from tests.emulated import apply, build, compiles, graph, planned, run, value
@@ -123,6 +125,31 @@ def test_every_word_of_convolutions_and_tiles_may_be_a_users_name() -> None:
         plans += [convolution_plan(some, dtype) for dtype in (DType.FLOAT32, DType.BFLOAT16)]
         plans.append(turning_plan(some))
     compiles(plans)
+
+
+def test_every_word_of_windows_may_be_a_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On tiles of which warpgroups have columns, with zeros that have no part, and staged."""
+    monkeypatch.setattr(windows, "_pays", lambda *_: True)
+    files = ["product.cu.j2", "skipped.j2", "tensor_product.cu.j2"]
+    files += [f"tensor_{part}.j2" for part in ("epilogue", "loader", "main_loop")]
+    words = words_in([resources.template(f"kernels/{name}") for name in files])
+    plans = []
+    for start in range(0, len(words), WORDS_AT_ONCE):
+        plans.append(window_plan(words[min(start, len(words) - WORDS_AT_ONCE) :][:WORDS_AT_ONCE]))
+    compiles(plans)
+
+
+def window_plan(words: list[str]) -> ModulePlan:
+    x = value(words[0], "n", 64, 5, 5, dtype=DType.BFLOAT16)
+    weight = value(words[1], 64, 8, 3, 3, dtype=DType.BFLOAT16)
+    scales = [value(word, 8, 5, 5, dtype=DType.BFLOAT16) for word in words[2:]]
+    made = apply("conv_transpose2d", x, weight, padding=1)
+    plan = planned(graph([x, weight, *scales], scaled(made, scales)))
+    product = plan.steps[-1]
+    assert isinstance(product, ProductPlan) and product.skipped and product.tensor_cores
+    assert product.tensor_cores.is_beside
+    assert product.tensor_cores.exchange is Exchange.THROUGH_SHARED
+    return plan
 
 
 def convolution_plan(words: list[str], dtype: DType) -> ModulePlan:

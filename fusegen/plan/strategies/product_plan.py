@@ -7,6 +7,7 @@ from fusegen.ir.graph import Node
 from fusegen.plan.access import Access, access
 from fusegen.plan.accounting import Work
 from fusegen.plan.cost import Cost, SizeHints
+from fusegen.plan.expressions import WindowLoad
 from fusegen.plan.group import Context, Group, NotApplicable
 from fusegen.plan.kernels.epilogues import ElementEpilogue, Epilogue, PartialEpilogue
 from fusegen.plan.kernels.product import ProductPlan, SharedTile
@@ -19,6 +20,11 @@ from fusegen.plan.split_product import SPLIT_WHY, split_cost
 from fusegen.plan.strategies.product_forms import forms_on_tiles, split_forms, widest_form
 from fusegen.plan.strategies.product_operands import ProductOperands, prepared_seconds
 from fusegen.plan.tensor_cores import TENSOR_DTYPES, mma_form
+
+WINDOWS_WHY = (
+    "one operand is the input as a convolution's kernel sees it, of which a step's part is copied "
+    "from where it stands"
+)
 
 
 def product_plan(
@@ -56,6 +62,8 @@ def product_plan(
     shared = None if cores else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
     if shared or any(form.shared for form in forms):
         why = f"{why}; {SHARED_WHY}"
+    if any(isinstance(load, WindowLoad) for load in (left, right)):
+        why = f"{why}; {WINDOWS_WHY}"
     if cores and cores.split:
         why = f"{why}; {SPLIT_WHY}"
     elif cores and node.dtype is DType.FLOAT32:
