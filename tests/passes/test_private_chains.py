@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node, topological
 from fusegen.passes import pipeline
@@ -21,6 +23,7 @@ def primitive(*outputs: Node) -> Graph:
 
 
 X, Y = value("x", 1024, 4096), value("y", 1024, 4096)
+WEIGHT = value("w", 4096, 512)
 
 
 def test_reductions_along_other_dims_get_copies() -> None:
@@ -42,3 +45,15 @@ def test_what_is_stored_anyway_is_read() -> None:
     product = apply("mul", X, Y)
     model = primitive(product, apply("sum", product, dim=0), apply("sum", product, dim=1))
     assert count(model, "mul") == 1
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_what_ends_a_product_is_stored_in_its_place(is_read: bool) -> None:
+    """Unless something else reads the product, which is stored then."""
+    made = apply("matmul", X, WEIGHT)
+    ended = apply("relu", apply("add", made, 1.0))
+    results = [apply("sum", ended, dim=0), apply("sum", ended, dim=1)]
+    results += [apply("exp", made)] if is_read else []
+    model = arranged(pipeline.run(graph([X, WEIGHT], *results)))
+    assert count(model, "relu") == 1 + is_read
+    assert count(model, "matmul") == 1
