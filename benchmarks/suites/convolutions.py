@@ -1,5 +1,5 @@
-"""Convolutions of few channels over planes, transposed ones, such as are left to the library, and
-the statistics of a batch behind a linear layer."""
+"""Convolutions of few channels over planes, transposed ones, those of many channels, alone and one
+after the other, and the statistics of a batch behind a linear layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.case import PRECISIONS, Case
+from benchmarks.case import PRECISIONS, Case, Mode
 from benchmarks.suites.programs import maker
 
 PLANES = """\
@@ -41,6 +41,23 @@ model SpreadImages(channels, features):
     input x: [batch, channels, height, width]
     conv = ConvTranspose2d(channels, features, 3, stride=2, padding=1, output_padding=1)
     return hardtanh(mish(conv(x)) + 0.5)
+"""
+
+RESIDUAL = """\
+model Residual(channels):
+    input x: [batch, channels, height, width]
+    conv1 = Conv2d(channels, channels, 3, padding=1, bias=False)
+    norm1 = BatchNorm2d(channels)
+    conv2 = Conv2d(channels, channels, 3, padding=1, bias=False)
+    norm2 = BatchNorm2d(channels)
+    conv3 = Conv2d(channels, channels, 3, padding=1, bias=False)
+    norm3 = BatchNorm2d(channels)
+    conv4 = Conv2d(channels, channels, 3, padding=1, bias=False)
+    norm4 = BatchNorm2d(channels)
+    first = x |> conv1 |> norm1 |> relu |> conv2 |> norm2
+    half = relu(first + x)
+    second = half |> conv3 |> norm3 |> relu |> conv4 |> norm4
+    return relu(second + half)
 """
 
 STANDARDISED = """\
@@ -103,6 +120,27 @@ class SpreadImages(nn.Module):
         return F.hardtanh(F.mish(self.conv(x)) + 0.5)
 
 
+class Residual(nn.Module):
+    """Two blocks of a residual network in evaluation. As for a user who wants them quick, images
+    have their channels last inside."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        for number in range(1, 5):
+            conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.add_module(f"conv{number}", conv)
+            self.add_module(f"norm{number}", nn.BatchNorm2d(channels))
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The chain."""
+        x = x.contiguous(memory_format=torch.channels_last)
+        first = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        half = F.relu(first + x)
+        second = self.norm4(self.conv4(F.relu(self.norm3(self.conv3(half)))))
+        return F.relu(second + half).contiguous()
+
+
 class Standardised(nn.Module):
     """A linear layer, a batch norm in training, and gelu."""
 
@@ -116,7 +154,7 @@ class Standardised(nn.Module):
         return F.gelu(self.norm(self.fc(x)))
 
 
-# What the library computes has channels last in 16 bits only.
+# Convolutions of many channels are products, or have their channels last, in 16 bits only.
 HALVES = ("bfloat16", "float16")
 
 
@@ -139,6 +177,20 @@ def _convolution(
     )
 
 
+def _residual(channels: int, size: int) -> Case:
+    generated = maker(RESIDUAL, channels=channels)
+    return Case(
+        "convolutions",
+        f"residual blocks {channels}x{size}x{size}",
+        lambda: Residual(channels).eval(),
+        lambda: generated().eval(),
+        (64, channels, size, size),
+        4 * 2 * 64 * size * size * channels * channels * 9,
+        precisions=HALVES,
+        modes=(Mode.FORWARD,),
+    )
+
+
 def cases() -> list[Case]:
     """A case for each."""
     rows, features = 16384, 4096
@@ -157,6 +209,7 @@ def cases() -> list[Case]:
             (64, 64, 64, 64),
             HALVES,
         ),
+        *(_residual(channels, size) for channels, size in ((64, 56), (256, 14))),
         Case(
             "convolutions",
             f"linear batch norm {rows}x{features}",

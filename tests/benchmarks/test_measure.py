@@ -287,6 +287,11 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
             (2, 3, 5, 6),
         ),
         (
+            convolutions.Residual(4).eval(),
+            lambda: maker(convolutions.RESIDUAL, channels=4)().eval(),
+            (2, 4, 5, 6),
+        ),
+        (
             convolutions.Standardised(5),
             maker(convolutions.STANDARDISED, features=5),
             (4, 5),
@@ -294,7 +299,8 @@ def test_memory_chains_are_what_the_plain_ones_compute() -> None:
     ],
     ids=[
         *("attention", "attention without a mask", "block", "gated", "linear gelu norm"),
-        *("planes", "spread planes", "images", "spread images", "standardised"),
+        *("planes", "spread planes", "images", "spread images", "residual"),
+        "standardised",
     ],
 )
 def test_programs_are_what_the_plain_ones_compute(
