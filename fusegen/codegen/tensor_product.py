@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.codegen.c_text import compute_type, storage_type, stored
 from fusegen.codegen.kernel_text import aligned, contiguous, kernel_arguments
-from fusegen.codegen.loops import LoadAhead, VectorLoop
+from fusegen.codegen.loops import LoadAhead, VectorLoop, scalar_load
 from fusegen.codegen.names import mentions
 from fusegen.codegen.operand_prologue import (
     PrologueText,
@@ -109,12 +109,12 @@ class TensorProductText:
     are those on the tensors at hand for taking this form. `run_time_depth` tells
     that the number of steps along K is not known when the kernel is compiled.
 
-    A thread holds `neighbours` neighbouring columns at a time, once lanes have exchanged their sums
-    if `lanes_exchange`; where there are `pairs`, this is if there are whole vectors of columns, and
-    else they do not exchange anything. An epilogue over rows works on
-    `width` columns at a time, which `lanes` neighbouring threads share and of which the last may
-    not be all there if it is `ragged`; `extra_slots` are the row program's slots beside the
-    accumulators themselves. With `whole_columns` every tile's columns are all there.
+    A thread holds `neighbours` neighbouring columns at a time, at once if `is_by_copy`, or after
+    lanes have exchanged their sums if `lanes_exchange`; where there are `pairs`, this is if there
+    are whole vectors of columns, and else they do not exchange anything. An epilogue over rows
+    works on `width` columns at a time, which `lanes` neighbouring threads share and of which the
+    last may not be all there if it is `ragged`; `extra_slots` are the row program's slots beside
+    the accumulators themselves. With `whole_columns` every tile's columns are all there.
     """
 
     kernel: str
@@ -142,6 +142,7 @@ class TensorProductText:
     program: ProgramText | None
     neighbours: int
     lanes_exchange: bool
+    is_by_copy: bool
     width: int
     lanes: int
     is_partial: bool
@@ -198,7 +199,8 @@ def tensor_product_text(
     width = cores.columns
     extra: tuple[RegisterArray, ...] = ()
     if isinstance(epilogue, ElementEpilogue):
-        elements = _element_loop(plan, epilogue, scope, cores)
+        is_staged = cores.exchange is Exchange.THROUGH_SHARED
+        elements = (_staged_loop if is_staged else _element_loop)(plan, epilogue, scope, cores)
         pairs = _element_loop(plan, epilogue, scope, in_pairs(cores)) if cores.or_pairs else None
     else:
         extra = tuple(
@@ -234,6 +236,7 @@ def tensor_product_text(
         program,
         cores.neighbours,
         cores.exchange is Exchange.BY_LANES,
+        cores.exchange is Exchange.BY_COPY,
         width,
         _lanes(width, cores.neighbours),
         isinstance(epilogue, PartialEpilogue),
@@ -265,10 +268,7 @@ def _element_loop(
     plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
 ) -> ElementLoopText:
     neighbours = cores.neighbours
-    column, columns = plan.axes.column, plan.axes.columns
-    multiples = (
-        () if cores.exchange is Exchange.THROUGH_SHARED and columns % PAIR != ZERO else (columns,)
-    )
+    column, multiples = plan.axes.column, (plan.axes.columns,)
     scope, ahead = batch_places(plan, epilogue, scope)
     meanwhile = VectorLoop(scope, column, "first_column", neighbours, multiples, ahead=True)
     for load in cores.early:
@@ -298,24 +298,47 @@ def _element_loop(
         choice=loop.choice,
         condition=loop.condition,
     )
-    if cores.exchange is Exchange.THROUGH_SHARED:
-        (store,) = epilogue.stores
-        staged = StagedText(
-            storage_type(store.buffer.dtype),
-            scope.buffer(store.buffer),
-            scope.text(store.position),
-            STAGED_ROWS,
-            math.gcd(STAGED_COLUMNS, cores.own_columns),
-        )
-        result = stored(statements.value(store.value), store.value.dtype, store.buffer.dtype)
-        statements.lines.append(f"results[element] = {result};")
-        before, body = tuple(loop.before), statements.drain()
-        return ElementLoopText(neighbours, staged, early, ahead, before, body, ())
     for store in epilogue.stores:  # contiguous, so that each stands behind the loop, where guarded
         assert loop.is_contiguous(store.position)
         statements.lines.append(loop.store(store, statements.value(store.value)))
     before, body, after = tuple(loop.before), statements.drain(), tuple(loop.after)
     return ElementLoopText(neighbours, None, early, ahead, before, body, after)
+
+
+def _staged_loop(
+    plan: ProductPlan, epilogue: ElementEpilogue, scope: Scope, cores: WgmmaForm
+) -> ElementLoopText:
+    """Of pairs, whose operands are loaded element by element unless there are whole pairs."""
+    (store,) = epilogue.stores
+    scope, ahead = batch_places(plan, epilogue, scope)
+    loop = VectorLoop(scope, plan.axes.column, "first_column", PAIR, (plan.axes.columns,))
+    element = _accumulator("block", PAIR)
+    leaves = (e for e in walk((store.value,)) if isinstance(e, Accumulator))
+    known: dict[Expression, str] = dict.fromkeys(leaves, element)
+    names, symbols = scope.names, loop.scope.symbols
+    if plan.axes.columns % PAIR == ZERO:
+        statements = Statements(
+            names,
+            symbols,
+            loop.load,
+            loop.guarded_load,
+            known,
+            choice=loop.choice,
+            condition=loop.condition,
+        )
+    else:
+        load = scalar_load(loop.scope)
+        statements = Statements(names, symbols, load, load, known)
+    result = stored(statements.value(store.value), store.value.dtype, store.buffer.dtype)
+    statements.lines.append(f"results[element] = {result};")
+    staged = StagedText(
+        storage_type(store.buffer.dtype),
+        scope.buffer(store.buffer),
+        scope.text(store.position),
+        STAGED_ROWS,
+        math.gcd(STAGED_COLUMNS, cores.own_columns),
+    )
+    return ElementLoopText(PAIR, staged, (), ahead, tuple(loop.before), statements.drain(), ())
 
 
 def _program(

@@ -30,7 +30,7 @@ from fusegen.plan.window import Windows
 # What a copy through a window can take, by the number of an image's dims: the widest margin, and
 # the farthest tap (CUDA driver API, cuTensorMapEncodeIm2col; PTX ISA, im2col offsets), and the
 # longest step along any.
-MOST_MARGIN = {2: 128, 3: 16}
+MOST_MARGIN = {2: 127, 3: 15}
 MOST_OFFSET = {2: 255, 3: 31}
 MOST_STRIDE = 8
 

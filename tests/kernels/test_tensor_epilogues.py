@@ -102,12 +102,12 @@ def test_lanes_exchange_results_that_do_not_depend_on_their_place() -> None:
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("is_across", [False, True])
 def test_columns_known_at_run_time(columns: int, has_bias: bool, is_across: bool) -> None:
-    """Whole vectors are stored where there are such; each thread's pairs where there are not."""
+    """Results go through shared memory, as many together as divide the number of columns."""
     x, b = half("x", "m", DEPTH), half("b", "n")
     w = half("w", DEPTH, "n") if is_across else half("w", "n", DEPTH)
     product = matmul(x, w if is_across else transposed(w))
     one = graph([x, w, b], gelu(add(product, b) if has_bias else product))
-    assert exchange(one) is (Exchange.BY_LANES if has_bias else Exchange.OF_RESULTS)
+    assert exchange(one) is Exchange.THROUGH_SHARED
     (kernels,) = build([one], check=True)
     right = normal(DEPTH, columns) if is_across else normal(columns, DEPTH)
     is_copied = columns % 8 == 0 or not is_across  # lines start at multiples of 16 bytes

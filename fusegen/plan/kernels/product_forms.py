@@ -7,7 +7,7 @@ from enum import Enum
 
 from fusegen.plan.buffers import Buffer
 from fusegen.plan.expressions import Load
-from fusegen.plan.kernels.matrix_view import MatrixView, OperandView
+from fusegen.plan.kernels.matrix_view import MatrixView, OperandView, WindowView
 from fusegen.plan.kernels.split_product import Split
 from fusegen.plan.kernels.stores import Store
 
@@ -101,6 +101,13 @@ class WgmmaForm:
         """Whether each warpgroup has all rows of a tile and half of its columns, instead of the
         other way round."""
         return self.rows == WGMMA_ROWS
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether sums may have to be made again without some of an operand's elements, which takes
+        all of K."""
+        views = (self.left, self.right)
+        return any(isinstance(view, WindowView) and view.windows.turned for view in views)
 
     @property
     def own_columns(self) -> int:

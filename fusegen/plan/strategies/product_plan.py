@@ -59,10 +59,12 @@ def product_plan(
     cores = forms[0] if forms else None
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = None if preparation else skinny_form(left, right, axes, width, is_partial)
-    shared = None if cores else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
+    windows = [load.windows for load in (left, right) if isinstance(load, WindowLoad)]
+    is_whole = cores is not None or any(found.turned for found in windows)
+    shared = None if is_whole else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
     if shared or any(form.shared for form in forms):
         why = f"{why}; {SHARED_WHY}"
-    if any(isinstance(load, WindowLoad) for load in (left, right)):
+    if windows:
         why = f"{why}; {WINDOWS_WHY}"
     if cores and cores.split:
         why = f"{why}; {SPLIT_WHY}"

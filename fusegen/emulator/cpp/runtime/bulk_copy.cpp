@@ -73,6 +73,11 @@ void BulkCopies::check_copy(Site site, const TileCopy& copy) const {
         emulator().fail(self, "%s: a copy of %u dimensions by a tensor map of %u", text.text,
                         copy.rank, copy.map->rank);
     }
+    if (copy.map->is_window != copy.is_of_windows) {
+        emulator().fail(self, "%s: a copy of %s by a tensor map of %s", text.text,
+                        copy.is_of_windows ? "windows" : "a tile",
+                        copy.map->is_window ? "windows" : "tiles");
+    }
     for (unsigned dim = 0; copy.map->is_window && dim < copy.rank - 2; ++dim) {
         const std::int64_t from = copy.at[dim + 1] - copy.map->lower[dim];
         const int limit = copy.rank == 4 ? 255 : 31;

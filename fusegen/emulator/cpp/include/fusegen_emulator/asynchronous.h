@@ -15,6 +15,7 @@ struct TileCopy {
     unsigned rank;
     std::uint64_t* barrier;      // of a load
     std::uint16_t cluster_mask;  // of a load: bit r is the cluster's block r; 0 is the own block
+    bool is_of_windows = false;
     int offsets[max_window_rank] = {};  // of windows: the element of each that is read
 };
 

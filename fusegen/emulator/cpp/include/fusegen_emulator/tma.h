@@ -45,7 +45,7 @@ __forceinline__ void tma_load_window_4d(
     fusegen_emulator::Site site = fusegen_emulator::caller_site(
         fusegen_emulator::Operation::tma_load)) {
     const fusegen_emulator::TileCopy copy{shared,  &map, {channel, x, y, image}, 4,
-                                          barrier, 0,    {offset_x, offset_y}};
+                                          barrier, 0,    true, {offset_x, offset_y}};
     fusegen_emulator_tma_load(site, &copy);
 }
 
@@ -55,7 +55,7 @@ __forceinline__ void tma_load_window_5d(
     fusegen_emulator::Site site = fusegen_emulator::caller_site(
         fusegen_emulator::Operation::tma_load)) {
     const fusegen_emulator::TileCopy copy{shared,  &map, {channel, x, y, z, image},     5,
-                                          barrier, 0,    {offset_x, offset_y, offset_z}};
+                                          barrier, 0,    true, {offset_x, offset_y, offset_z}};
     fusegen_emulator_tma_load(site, &copy);
 }
 
