@@ -293,11 +293,14 @@ def scalar_load(scope: Scope) -> GuardedLoadText:
     return text
 
 
-def inside_text(load: WindowLoad, scope: Scope) -> str:
-    """The condition that an element is one of the image, and no zero around it."""
+def inside_text(
+    load: WindowLoad, scope: Scope, values: Mapping[Symbol, Integer] | None = None
+) -> str:
+    """The condition that an element is one of the image, and no zero around it, with loop variables
+    replaced by `values`."""
     guards = []
     for least, value, above in load.guards:
-        text = scope.text(value)
+        text = scope.text(value.substitute(values or {}))
         guards.append(f"{text} >= {scope.text(least)} && {text} < {scope.text(above)}")
     return " && ".join(guards)
 

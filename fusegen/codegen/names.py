@@ -30,37 +30,37 @@ full greatest grid group groups half half_wide has_few has_work held high i imag
 image_step images in_tile in_vectors index input_channel input_channels input_column
 input_columns_left input_height input_parts input_plane input_planes input_row input_rows_left
 input_scale input_scaling input_width inputs inside inside_plane inside_row inside_sum is_active
-is_any_below is_below is_below_loss is_channel is_element is_inside is_last is_left_out is_lost
-is_marked is_rest is_row is_source_column is_source_row is_there is_whole j keep keep_0 keep_1
-keep_statistics kernel_column kernel_plane kernel_row key key_batch_stride key_map key_matrices
-key_matrix key_place key_run key_stride key_vector keys lane lane_pixels lanes left_0_batch_stride
-left_0_map left_0_matrices left_0_matrix left_0_place left_0_run left_0_stride left_1_batch_stride
-left_1_map left_1_matrices left_1_matrix left_1_place left_1_run left_1_stride left_batch_stride
-left_line left_low_start left_map left_map_here left_matrices left_matrix left_parts left_place
-left_rest_map left_run left_scale left_scales left_size left_source left_start left_stride left_tile
-left_to_see line line_column_step line_group line_step lines loaded long_parts low low_start
-low_sums made magnitudes make mark meet meet_row met middle middle_vector middles mma_tiles most
-most_parts next_row of_row of_rows offsets operand_tiles operands order origin origins other
-output_channel own_column own_columns own_lines own_pixels own_row own_rows own_stage own_staged
-own_step own_sum own_sums own_weight owner packed pair part part_columns part_end part_size
-part_tile partial parts patch patch_column patch_columns patch_first_column patch_first_plane
-patch_first_row patch_line patch_pixels patch_row patch_rows patch_size patch_source phase piece
-pieces pitch pixel pixel_source place places places_at plane plane_step prepare prepare_left
-prepare_right prepared previous processors product_column product_row products query_batch_stride
-query_map query_matrices query_matrix query_place query_run query_stride registers resident
-rest_lines rest_size result_height result_plane result_planes result_width results
-right_0_batch_stride right_0_map right_0_matrices right_0_matrix right_0_place right_0_run
-right_0_stride right_1_batch_stride right_1_map right_1_matrices right_1_matrix right_1_place
-right_1_run right_1_stride right_batch_stride right_line right_low_start right_map right_matrices
-right_matrix right_parts right_place right_run right_scale right_scales right_size right_source
-right_start right_stride right_tile ring ring_bytes round round_end round_first_pixel row row_ahead
-row_end row_in_block row_in_tile row_marks row_phase row_place row_scales row_stage row_step
-row_tile row_tiles rows rows_here rows_inside rows_left rows_sums run runs scales score scores seen
-shared shared_parts shares size_here skinny_kernel slot slot_round slot_rounds small source
-source_column source_plane source_row stage stage_pixel stage_place stage_size stage_tiles staged
-staged_columns staged_pitch stages step steps store_stage stream stride stride_columns stride_rows
-sum_inside sums sums_0 sums_1 sums_of_parts take taken tap target tensor_tiles thread thread_column
-thread_row threads tile tile_column tile_columns tile_depth tile_end tile_first_column
+is_all_inside is_any_below is_below is_below_loss is_channel is_element is_inside is_last
+is_left_out is_lost is_made is_marked is_rest is_row is_source_column is_source_row is_there
+is_whole j keep keep_0 keep_1 keep_statistics kernel_column kernel_plane kernel_row key
+key_batch_stride key_map key_matrices key_matrix key_place key_run key_stride key_vector keys lane
+lane_pixels lanes left_0_batch_stride left_0_map left_0_matrices left_0_matrix left_0_place
+left_0_run left_0_stride left_1_batch_stride left_1_map left_1_matrices left_1_matrix left_1_place
+left_1_run left_1_stride left_batch_stride left_line left_low_start left_map left_map_here
+left_matrices left_matrix left_parts left_place left_rest_map left_run left_scale left_scales
+left_size left_source left_start left_stride left_tile left_to_see line line_column_step line_group
+line_step lines loaded long_parts low low_start low_sums made magnitudes make mark meet meet_row met
+middle middle_vector middles mma_tiles most most_parts next_row of_row of_rows offsets operand_tiles
+operands order origin origins other output_channel own_column own_columns own_lines own_pixels
+own_row own_rows own_stage own_staged own_step own_sum own_sums own_weight owner packed pair part
+part_columns part_end part_size part_tile partial parts patch patch_column patch_columns
+patch_first_column patch_first_plane patch_first_row patch_line patch_pixels patch_row patch_rows
+patch_size patch_source phase piece pieces pitch pixel pixel_source place places places_at plane
+plane_step position prepare prepare_left prepare_right prepared previous processors product_column
+product_row products query_batch_stride query_map query_matrices query_matrix query_place query_run
+query_stride registers resident rest_lines rest_size result_height result_plane result_planes
+result_width results right_0_batch_stride right_0_map right_0_matrices right_0_matrix right_0_place
+right_0_run right_0_stride right_1_batch_stride right_1_map right_1_matrices right_1_matrix
+right_1_place right_1_run right_1_stride right_batch_stride right_line right_low_start right_map
+right_matrices right_matrix right_parts right_place right_run right_scale right_scales right_size
+right_source right_start right_stride right_tile ring ring_bytes round round_end round_first_pixel
+row row_ahead row_end row_in_block row_in_tile row_marks row_phase row_place row_scales row_stage
+row_step row_tile row_tiles rows rows_here rows_inside rows_left rows_sums run runs scales score
+scores seen shared shared_parts shares size_here skinny_kernel slot slot_round slot_rounds small
+source source_column source_plane source_row stage stage_pixel stage_place stage_size stage_tiles
+staged staged_columns staged_pitch stages step steps store_stage stream stride stride_columns
+stride_rows sum_inside sums sums_0 sums_1 sums_of_parts take taken tap target tensor_tiles thread
+thread_column thread_row threads tile tile_column tile_columns tile_depth tile_end tile_first_column
 tile_first_row tile_keys tile_middles tile_row tile_rows tile_size tile_waves tiles tuned_form
 tuned_rows turn unscale value_batch_stride value_map value_matrices value_matrix value_place
 value_run value_stride vector visited wanted warp warp_pixels warpgroup warps weight_parts

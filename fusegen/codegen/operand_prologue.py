@@ -156,10 +156,11 @@ def element_of(source: Load, prologue: Expression | None, scope: Scope) -> Eleme
 
 @dataclass(frozen=True)
 class SkippedText:
-    """For a product some of whose operand's elements have no part: the condition that one has, and
-    both operands' elements there."""
+    """For a product some of whose operand's elements have no part: the condition that one has, that
+    all of a line have, and both operands' elements."""
 
     inside: str
+    all_inside: str
     left: str
     right: str
 
@@ -170,7 +171,11 @@ def skipped_text(plan: ProductPlan, scope: Scope) -> SkippedText | None:
     if window is None:
         return None
     sides = (loaded(element_in_memory(x, scope), x.dtype) for x in (plan.left, plan.right))
-    return SkippedText(inside_text(window, scope), *sides)
+    # Between the first tap and the last one all are inside where these are.
+    depth = plan.axes.depth.alone
+    ends = (ZERO, plan.axes.depths - 1)
+    all_inside = " && ".join(inside_text(window, scope, {depth: end}) for end in ends)
+    return SkippedText(inside_text(window, scope), all_inside, *sides)
 
 
 @dataclass(frozen=True)

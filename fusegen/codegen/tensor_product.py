@@ -37,11 +37,11 @@ from fusegen.plan.kernels.product_forms import (
     WgmmaForm,
 )
 from fusegen.plan.tensor_cores import (
-    ACCESS_BYTES,
     LANES,
     PAIR,
     STAGED_COLUMNS,
     STAGED_ROWS,
+    STAGED_TOGETHER,
     in_pairs,
 )
 
@@ -253,10 +253,11 @@ def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) 
     buffers = (*scope.loads, *scope.stores)
     if not cores.split:
         operands = (cores.left.buffer, cores.right.buffer)
-        together = cores.neighbours
+        vectors = aligned(host, dict.fromkeys((*operands, *buffers)), cores.neighbours)
         if cores.exchange is Exchange.THROUGH_SHARED:
-            together = ACCESS_BYTES // cores.left.buffer.dtype.itemsize
-        vectors = aligned(host, dict.fromkeys((*operands, *buffers)), together)
+            whole = dict.fromkeys((*operands, *scope.stores))
+            loads = scope.loads if plan.axes.columns % PAIR == ZERO else ()
+            vectors = (*aligned(host, whole, STAGED_TOGETHER), *aligned(host, loads, PAIR))
         prepared = prologue_conditions(plan, cores.left, cores.right, host)
         return tuple(dict.fromkeys((*packed, *vectors, *prepared)))
     axes = plan.axes

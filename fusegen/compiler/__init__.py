@@ -98,6 +98,7 @@ def explain(
     from dataclasses import replace
 
     from fusegen.compiler.choices import precision_named
+    from fusegen.compiler.device import device_here
     from fusegen.compiler.dumps import dump_pass, dump_plan
     from fusegen.compiler.explanation import Explanation, SavedLine
     from fusegen.compiler.sizes import assumed_sizes, check_sizes
@@ -118,12 +119,20 @@ def explain(
     def explained(name: str, graph: Graph) -> Explanation:
         asked = precision_named(precision)
         plan = plan_module(
-            graph, DType(dtype), hints, precision=asked, preferences=tuned, watch=dump_pass
+            graph,
+            DType(dtype),
+            hints,
+            device_here(),
+            precision=asked,
+            preferences=tuned,
+            watch=dump_pass,
         )
         dump_plan(name, plan)
         found = Explanation.of(plan, boundaries(plan, hints), hints)
         # What is built is planned without sizes.
-        built = plan_module(graph, DType(dtype), precision=asked, preferences=tuned)
+        built = plan_module(
+            graph, DType(dtype), device=device_here(), precision=asked, preferences=tuned
+        )
         return replace(found, is_built=found.plans_as(Explanation.of(built)))
 
     chosen = Specialisation.of(source, model, arguments)
@@ -206,6 +215,7 @@ def bench(
     on this card, with what was tuned there. FusegenError where there is no GPU.
     """
     from fusegen.compiler.choices import precision_named
+    from fusegen.compiler.device import device_here
     from fusegen.compiler.loading import blueprint
     from fusegen.compiler.measured import MeasuredModel
     from fusegen.compiler.product_forms import tuned_launches
@@ -231,7 +241,12 @@ def bench(
     # What is built is planned without sizes; with them the costs are right, if the plan is one.
     built, sized = (
         plan_module(
-            prepared, DType(dtype), given, precision=precision_named(precision), preferences=tuned
+            prepared,
+            DType(dtype),
+            given,
+            device_here(),
+            precision=precision_named(precision),
+            preferences=tuned,
         )
         for given in (None, hints)
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.compiler.device import device_here
 from fusegen.compiler.loading import blueprint
 from fusegen.compiler.sizes import check_sizes
 from fusegen.compiler.specialisation import Specialisation
@@ -118,7 +119,9 @@ def tune_model(
     prepared = decomposed(chosen, dtype, training=False)
 
     def products(preferences: Preferences) -> dict[str, _Product]:
-        plan = plan_module(prepared, dtype, precision=precision, preferences=preferences)
+        plan = plan_module(
+            prepared, dtype, device=device_here(), precision=precision, preferences=preferences
+        )
         return {
             found.kernel: found
             for step in plan.steps

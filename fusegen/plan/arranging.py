@@ -8,6 +8,7 @@ from functools import partial
 from fusegen.ir.graph import Graph
 from fusegen.passes import pipeline
 from fusegen.passes.inner_sums import sum_inner_dims_first
+from fusegen.passes.library_operands import store_library_operands
 from fusegen.passes.pipeline import Pass
 from fusegen.passes.private_chains import separate_reductions
 from fusegen.plan.channels_last import put_channels_last
@@ -37,6 +38,7 @@ def arranged(
     passes = (
         Pass("multiply windows", partial(multiply_windows, device=device, hints=hints)),
         Pass("put channels last", partial(put_channels_last, device=device, hints=hints)),
+        Pass("store library operands again", store_library_operands),
         Pass("open small windows", open_small_windows),
     )
     return pipeline.run(graph, watch, (*passes, *ARRANGING))

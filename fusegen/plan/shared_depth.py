@@ -31,7 +31,7 @@ def shared_tiles(
     """The form of a product on the tensor cores whose K is shared through memory; None where it is
     not worth it, or rows are not known. A sum is left as a pair with its neighbour."""
     are_odd = axes.columns.constant is not None and axes.columns.constant % PAIR
-    if axes.rows.constant is None or are_odd or cores.is_beside or cores.is_turned:
+    if axes.rows.constant is None or are_odd or cores.is_beside or cores.skips_margins:
         return None
     columns = min(MOST_COLUMNS, possible_kinds(cores, axes, None)[0].columns)
     form = in_pairs(on_kind(cores, TileKind(columns)))

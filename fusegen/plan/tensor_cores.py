@@ -48,6 +48,8 @@ ACCESS_BYTES = 16
 # What goes through shared memory: so many columns at a time of the rows of each warp.
 STAGED_COLUMNS = 64
 STAGED_ROWS = 16
+# How many neighbours are stored together at most.
+STAGED_TOGETHER = 8
 
 
 # Without warpgroup products: eight warps with 32 x 32 of the result each.

@@ -60,6 +60,11 @@ class Windows(Operation):
     dims: int
     turned: bool
 
+    @property
+    def skips_margins(self) -> bool:
+        """Whether there are zeros that have no part."""
+        return self.turned and any(self.window.padding)
+
     def along(self, numbers: Spatial) -> tuple[int, ...]:
         """Of numbers for planes, rows and columns, those of the dims that the images have."""
         return numbers[-self.dims :]

@@ -22,15 +22,16 @@ from fusegen.passes.rewrite import with_roots
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import NotApplicable
 from fusegen.plan.last_readers import Users, elements_of, reads_well, stored, users_of
+from fusegen.plan.pixel_tiles import pixel_tile
 from fusegen.plan.plain_convolution import PlainConvolution, plain_convolution
 from fusegen.plan.tensor_cores import STAGES, TENSOR_DTYPES
 from fusegen.plan.tile_waves import ROWS, SWIZZLE_BYTES
 from fusegen.plan.window import Windows
 
-# What a copy through a window can take, by the number of an image's dims: the widest margin, and
-# the farthest tap (CUDA driver API, cuTensorMapEncodeIm2col; PTX ISA, im2col offsets), and the
-# longest step along any.
-MOST_MARGIN = {2: 127, 3: 15}
+# What a copy through a window can take, by the number of an image's dims: where windows may begin
+# before an image's first element, or its last, up to one less behind it, the farthest tap (CUDA
+# driver API, cuTensorMapEncodeIm2col; PTX ISA, im2col offsets), and the longest step along any.
+CORNERS = {2: 128, 3: 16}
 MOST_OFFSET = {2: 255, 3: 31}
 MOST_STRIDE = 8
 
@@ -53,7 +54,10 @@ def multiply_windows(graph: Graph, device: Device, hints: SizeHints) -> Graph:
         convolution = _in_windows(moved)
         if convolution is None:
             continue
-        is_last = _is_read_last(node, users)
+        is_last = _is_read_last(node, users, device, hints)
+        is_chained = is_last or node.operands[0] in values.last
+        if not is_chained and _reads_few(convolution, device):
+            continue
         if not _pays(convolution, is_last, device, hints):
             continue
         data = values.images(node.operands[0])
@@ -110,7 +114,11 @@ class _Values:
         if given not in self.last:
             return self._copy(self.done[given], 1)
         value = self.last[given]
-        return value if isinstance(value.operation, Pointwise) else call(CLONE, (value,))
+        if isinstance(value.operation, Pointwise):
+            return value
+        if (value, 1) not in self.copies:
+            self.copies[value, 1] = call(CLONE, (value,))
+        return self.copies[value, 1]
 
     def matrix(self, convolution: PlainConvolution) -> Node:
         """A convolution's weight with what it multiplies behind all other dims."""
@@ -131,11 +139,17 @@ class _Values:
         return self.copies[value, dim]
 
 
-def _is_read_last(node: Node, users: Users) -> bool:
-    """Whether a convolution reads what elementwise operations make of the result, so that it had
-    better have its channels last."""
-    read = (user for value in elements_of(node, users) for user in users[value])
-    return any(user.operation is CONVOLUTION for user in read) and reads_well(node, users)
+def _is_read_last(node: Node, users: Users, device: Device, hints: SizeHints) -> bool:
+    """Whether a convolution that is a product itself reads what elementwise operations make of the
+    result, so that it had better have its channels last."""
+    return reads_well(node, users) and any(
+        user.operation is CONVOLUTION
+        and user.operands[0] is value
+        and (reader := _in_windows(user)) is not None
+        and _pays(reader, False, device, hints)
+        for value in elements_of(node, users)
+        for user in users[value]
+    )
 
 
 def _in_windows(node: Node) -> PlainConvolution | None:
@@ -151,12 +165,25 @@ def _in_windows(node: Node) -> PlainConvolution | None:
     has_more = node.operation is CONVOLUTION and any(node.attributes.integers("output_padding"))
     if window.is_spread or has_more:
         return None
-    reaches = [a * (taps - 1) for a, taps in zip(window.dilation, window.kernel, strict=True)]
     if convolution.input_channels % (SWIZZLE_BYTES // node.dtype.itemsize):
         return None
-    if max(reaches) > MOST_OFFSET[dims] or max(window.stride) > MOST_STRIDE:
+    reaches = [a * (taps - 1) for a, taps in zip(window.dilation, window.kernel, strict=True)]
+    corners = [m - reach for m, reach in zip(window.padding, reaches, strict=True)]
+    corners += [-margin for margin in window.padding]
+    if min(corners) < -CORNERS[dims] or max(corners) >= CORNERS[dims]:
         return None
-    return convolution if max(*reaches, *window.padding) <= MOST_MARGIN[dims] else None
+    are_near = max(reaches) <= MOST_OFFSET[dims] and max(window.stride) <= MOST_STRIDE
+    return convolution if are_near else None
+
+
+def _reads_few(convolution: PlainConvolution, device: Device) -> bool:
+    """Whether there is a kernel of its own, which needs no copy of the input: one tap of many
+    channels, say."""
+    try:
+        pixel_tile(convolution, device)
+    except NotApplicable:
+        return False
+    return True
 
 
 def _pays(convolution: PlainConvolution, is_last: bool, device: Device, hints: SizeHints) -> bool:

@@ -130,6 +130,7 @@ def test_every_word_of_convolutions_and_tiles_may_be_a_users_name() -> None:
 def test_every_word_of_windows_may_be_a_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """On tiles of which warpgroups have columns, with zeros that have no part, and staged."""
     monkeypatch.setattr(windows, "_pays", lambda *_: True)
+    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
     files = ["product.cu.j2", "skipped.j2", "tensor_product.cu.j2"]
     files += [f"tensor_{part}.j2" for part in ("epilogue", "loader", "main_loop")]
     words = words_in([resources.template(f"kernels/{name}") for name in files])

@@ -28,6 +28,7 @@ from fusegen.plan.tensor_cores import tensor_cores
 from tests.emulated import Size, apply, graph, planned, value
 
 HINTS = {"n": 64, "d": 16, "h": 64, "w": 64}
+SQUEEZED = {"down": (64, 256), "up": (256, 64)}
 WITHOUT = replace(H100, has_wgmma=False)
 
 
@@ -96,9 +97,10 @@ PRODUCTS: dict[str, tuple[list[Node], dict[str, object]]] = {
     "a step": (operands(), {"stride": (2, 1)}),
     "the longest step": (operands(), {"stride": 8}),
     "taps apart": (operands(), {"dilation": (1, 2)}),
-    "taps far apart": (operands(), {"dilation": 63}),
-    "one tap": (operands(results=128, kernel=(1, 1)), {}),
-    "a margin of one tap": (operands(results=128, kernel=(1, 1)), {"padding": 1}),
+    "taps far apart": (operands(), {"dilation": 64}),
+    "one tap": (operands(512, 128, kernel=(1, 1)), {}),
+    "a margin of one tap": (operands(512, 128, kernel=(1, 1)), {"padding": 1}),
+    "as much margin as can be": (operands(), {"padding": 128}),
     "a bias": ([*operands(), value("bias", 64, dtype=DType.BFLOAT16)], {}),
     "planes": (operands(kernel=(3, 3, 3), sizes=("d", "h", "w")), {"padding": 1}),
 }
@@ -107,12 +109,13 @@ LIBRARYS: dict[str, tuple[list[Node], dict[str, object]]] = {
     "float64": (operands(dtype=DType.FLOAT64), {}),
     "96 channels": (operands(96), {}),
     "groups": (operands(128, 128, groups=2), {"groups": 2}),
-    "too much margin": (operands(), {"padding": 128}),
+    "too much margin": (operands(), {"padding": 129}),
+    "too much margin of one tap": (operands(512, 128, kernel=(1, 1)), {"padding": 128}),
     "too long a step": (operands(), {"stride": 9}),
-    "taps too far apart": (operands(), {"dilation": 64}),
+    "taps too far apart": (operands(), {"dilation": 65}),
     "too much margin of planes": (
         operands(kernel=(3, 3, 3), sizes=("d", "h", "w")),
-        {"padding": 16},
+        {"padding": 17},
     ),
     "planes too far apart": (
         operands(kernel=(3, 3, 3), sizes=(64, "h", "w")),
@@ -220,7 +223,7 @@ def test_an_operand_is_copied_once() -> None:
 
 
 def test_a_weight_of_one_tap_is_read_where_it_is() -> None:
-    inputs = operands(results=128, kernel=(1, 1))
+    inputs = operands(512, 128, kernel=(1, 1))
     plan = plan_of(inputs, convolved(inputs, stride=2))
     assert sum(isinstance(step, ElementwisePlan) for step in plan.steps) == 1
     assert multiplied(plan)[0].left.buffer in plan.arguments
@@ -230,6 +233,7 @@ def test_a_weight_of_one_tap_is_read_where_it_is() -> None:
 def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of its tiles a product leaves empty."""
     monkeypatch.setattr(windows, "_pays", lambda *given: True)
+    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
 
 
 @pytest.mark.usefixtures("everything_pays")
@@ -348,3 +352,40 @@ def test_what_another_convolution_reads_has_its_channels_last() -> None:
 def test_sizes_that_are_not_known_are_taken_to_be_large() -> None:
     inputs = operands()
     assert len(multiplied(planned(graph(inputs, convolved(inputs))))) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "given"),
+    [
+        ((3, 128, 3, 3), {"padding": 1}),
+        ((128, 16, 3, 3), {"padding": 1, "groups": 8}),
+        ((128, 1, 3, 3), {"padding": 1, "groups": 128}),
+        ((128, 128, 3, 3), {"stride": 9}),
+    ],
+    ids=["few results", "groups", "depthwise", "a long step"],
+)
+@pytest.mark.parametrize("is_read_twice", [False, True])
+def test_the_library_reads_what_stands_in_memory(
+    shape: tuple[int, ...], given: dict[str, object], is_read_twice: bool
+) -> None:
+    """By itself it is no reason to have channels last, and beside a product it gets a copy."""
+    inputs = operands(results=128)
+    made = apply("relu", convolved(inputs, padding=1))
+    others = [value("other", *shape, dtype=DType.BFLOAT16)]
+    results = [apply("conv2d", made, others[0], **given)]
+    if is_read_twice:
+        others.append(value("another", 128, 128, 3, 3, dtype=DType.BFLOAT16))
+        results.append(apply("conv2d", made, others[1], padding=1))
+    plan = planned(graph([*inputs, *others], *results), HINTS)
+    first, *_ = (step for step in plan.steps if isinstance(step, ProductPlan))
+    assert any(isinstance(step, LibraryPlan) for step in plan.steps)
+    assert isinstance(first.left, WindowLoad) is is_read_twice
+
+
+def test_pooled_channels_are_weighed_by_convolutions_of_one_pixel() -> None:
+    x = value("x", "n", 256, "h", "w", dtype=DType.BFLOAT16)
+    down, up = (value(n, *s, 1, 1, dtype=DType.BFLOAT16) for n, s in SQUEEZED.items())
+    mean = apply("mean", x, dim=(2, 3), keepdim=True)
+    weights = apply("sigmoid", apply("conv2d", apply("relu", apply("conv2d", mean, down)), up))
+    plan = planned(graph([x, down, up], apply("mul", x, weights)), HINTS)
+    assert not any(isinstance(step, (LibraryPlan, ProductPlan)) for step in plan.steps)

@@ -139,7 +139,7 @@ class ProductPlan(KernelPlan):
         """The operand, if any, some of whose elements have no part in a result, whatever they
         meet."""
         for load in (self.left, self.right):
-            if isinstance(load, WindowLoad) and load.windows.turned and load.guards:
+            if isinstance(load, WindowLoad) and load.windows.skips_margins:
                 return load
         return None
 

@@ -103,11 +103,11 @@ class WgmmaForm:
         return self.rows == WGMMA_ROWS
 
     @property
-    def is_turned(self) -> bool:
+    def skips_margins(self) -> bool:
         """Whether sums may have to be made again without some of an operand's elements, which takes
         all of K."""
         views = (self.left, self.right)
-        return any(isinstance(view, WindowView) and view.windows.turned for view in views)
+        return any(isinstance(view, WindowView) and view.windows.skips_margins for view in views)
 
     @property
     def own_columns(self) -> int:

@@ -60,7 +60,7 @@ def product_plan(
     is_partial = isinstance(epilogue, PartialEpilogue)
     skinny = None if preparation else skinny_form(left, right, axes, width, is_partial)
     windows = [load.windows for load in (left, right) if isinstance(load, WindowLoad)]
-    is_whole = cores is not None or any(found.turned for found in windows)
+    is_whole = cores is not None or any(found.skips_margins for found in windows)
     shared = None if is_whole else shared_depth(node, axes, tile, BLOCKS, epilogue, context)
     if shared or any(form.shared for form in forms):
         why = f"{why}; {SHARED_WHY}"

@@ -7,8 +7,8 @@ namespace fusegen {
 
 // Stores a warp's `lines` x `width` results, which lie `pitch` apart in shared memory, to rows from
 // `first_row` and columns from `first_column` on, as far as these are among `rows` and `columns`.
-// `place` tells the position of an element; as many neighbours are stored together as divide the
-// number of columns.
+// `place` tells the position of an element; as many neighbours are stored together, 8 at most, as
+// divide the number of columns.
 template <int lines, int width, int pitch, class T, class Place>
 __device__ __forceinline__ void store_staged(const T* staged, T* __restrict__ result,
                                              int64_t first_row, int64_t rows, int64_t first_column,
