@@ -260,7 +260,7 @@ def test_operands_of_the_form() -> None:
     inputs = operands(sizes=grid(64, 64))
     form = form_of(plan_of(inputs, convolved(inputs)))
     assert isinstance(form.left, MatrixView) and isinstance(form.right, WindowView)
-    inputs = operands(sizes=grid(64, 64), kernel=(1, 1), results=128)
+    inputs = operands(512, 128, sizes=grid(64, 64), kernel=(1, 1))
     form = form_of(plan_of(inputs, convolved(inputs)))
     assert isinstance(form.right, MatrixView)  # all pixels, one after the other
 

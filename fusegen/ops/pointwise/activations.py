@@ -320,8 +320,20 @@ HARDTANH = _activation(
     exact=True,
     gradient=_hardtanh,
 )
-HARDSIGMOID = _activation("hardsigmoid", "`relu6(input + 3) / 6`.", cost=5, gradient=_hardsigmoid)
-HARDSWISH = _activation("hardswish", "`input * relu6(input + 3) / 6`.", cost=6, gradient=_hardswish)
+HARDSIGMOID = _activation(
+    "hardsigmoid",
+    "`relu6(input + 3) / 6`.",
+    cost=5,
+    near=Near("fusegen::relu6({input} + 3.0f) * 0.16666667f", 4, 0),
+    gradient=_hardsigmoid,
+)
+HARDSWISH = _activation(
+    "hardswish",
+    "`input * relu6(input + 3) / 6`.",
+    cost=6,
+    near=Near("{input} * (fusegen::relu6({input} + 3.0f) * 0.16666667f)", 5, 0),
+    gradient=_hardswish,
+)
 
 RECORDS = (
     SIGMOID,
