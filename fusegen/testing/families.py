@@ -142,6 +142,15 @@ model ChannelsLast(channels=48, features=32):
     scale = Parameter([features, 1, 1], init="ones")
     return relu(conv(x)) * scale
 """
+WINDOWS = """
+model Windows(channels=64, features=72):
+    input x: [batch, channels, height, width]
+    first = Conv2d(channels, channels, 3, padding=1)
+    second = Conv2d(channels, features, 3, padding=1)
+    back = ConvTranspose2d(channels, features, 3, padding=1)
+    inner = relu(first(x)) + x
+    return gelu(second(inner)) + back(x)
+"""
 BATCH_NORM = """
 model Standardised(inner=32, features=48):
     input x: [rows, inner]
@@ -185,6 +194,7 @@ FAMILIES = (
     Family("convolution of planes", PLANE_CONVOLUTION),
     Family("convolution of a spread input", SPREAD_CONVOLUTION),
     Family("library's convolution with channels last", LAST_CHANNELS),
+    Family("convolutions as products", WINDOWS, sizes={"batch": 3, "height": 9, "width": 11}),
     Family("product with statistics of a batch", BATCH_NORM),
 )
 """Each kind of kernel at least once, forward and backward."""

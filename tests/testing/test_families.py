@@ -15,8 +15,10 @@ from fusegen.plan.kernels.convolution import ConvolutionPlan
 from fusegen.plan.kernels.elementwise import ElementwisePlan
 from fusegen.plan.kernels.epilogues import ElementEpilogue, GroupEpilogue, PartialEpilogue
 from fusegen.plan.kernels.library import LibraryPlan
+from fusegen.plan.kernels.matrix_view import WindowView
 from fusegen.plan.kernels.module import Step, in_place_of
 from fusegen.plan.kernels.product import ProductPlan
+from fusegen.plan.kernels.product_forms import Exchange
 from fusegen.plan.kernels.rows import RowMapping, RowPlan
 from fusegen.plan.module import plan_module
 from fusegen.plan.precision import Precision
@@ -48,6 +50,11 @@ def kinds(step: Step) -> Iterator[object]:
             yield "split"
         if step.tensor_cores and step.tensor_cores.early:
             yield "early loads"
+        views = [v for form in step.tensor_forms for v in (form.left, form.right)]
+        yield from ("windows",) * any(isinstance(view, WindowView) for view in views)
+        yield from ("columns apart",) * any(form.is_beside for form in step.tensor_forms)
+        yield from (form.exchange for form in step.tensor_forms)
+        yield from ("skipped",) * (step.skipped is not None)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +83,9 @@ def test_every_kind_of_kernel_is_there(seen: set[object]) -> None:
     # The narrowest tiles are for products too large for a test; test_tile_widths.py has them.
     forms = {"tensor_cores", "skinny", "mma", "split", "early loads", *sorted(STAGES)[1:]}
     rows = {*RowMapping, True, ("loops", RowMapping.BLOCK), ("loops", RowMapping.OUTER)}
-    convolutions = {"planes", "spread"}
-    assert seen >= plans | epilogues | forms | rows | convolutions | {"in place", "turned"}
+    convolutions = {"planes", "spread", "windows", "columns apart", "skipped"}
+    others = {*Exchange, "in place", "turned"}
+    assert seen >= plans | epilogues | forms | rows | convolutions | others
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
