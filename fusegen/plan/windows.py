@@ -17,7 +17,7 @@ from fusegen.ops import build
 from fusegen.ops.construct import call
 from fusegen.ops.pointwise.functions import CLONE
 from fusegen.ops.primitive.convolutions import CONVOLUTION
-from fusegen.ops.record import Pointwise
+from fusegen.ops.record import Pointwise, Reduction
 from fusegen.passes.rewrite import with_roots
 from fusegen.plan.cost import Device, SizeHints
 from fusegen.plan.group import NotApplicable
@@ -140,16 +140,27 @@ class _Values:
 
 
 def _is_read_last(node: Node, users: Users, device: Device, hints: SizeHints) -> bool:
-    """Whether a convolution that is a product itself reads what elementwise operations make of the
-    result, so that it had better have its channels last."""
+    """Whether what elementwise operations make of a convolution's result is read by another one
+    that is a product itself, or reduced over its channels, so that it had better have these last.
+    """
+    reads = ((value, user) for value in elements_of(node, users) for user in users[value])
     return reads_well(node, users) and any(
-        user.operation is CONVOLUTION
-        and user.operands[0] is value
-        and (reader := _in_windows(user)) is not None
-        and _pays(reader, False, device, hints)
-        for value in elements_of(node, users)
-        for user in users[value]
+        _is_over_channels(user) or _is_multiplied(value, user, device, hints)
+        for value, user in reads
     )
+
+
+def _is_over_channels(user: Node) -> bool:
+    """Whether it is a reduction over the second dim."""
+    return isinstance(user.operation, Reduction) and user.attributes.integers("dims") == (1,)
+
+
+def _is_multiplied(value: Node, user: Node, device: Device, hints: SizeHints) -> bool:
+    """Whether `value` is the input of a convolution that is a product."""
+    if user.operation is not CONVOLUTION or user.operands[0] is not value:
+        return False
+    reader = _in_windows(user)
+    return reader is not None and _pays(reader, False, device, hints)
 
 
 def _in_windows(node: Node) -> PlainConvolution | None:

@@ -62,6 +62,11 @@ def reduced(name: str) -> Follows:
     return lambda y, bias, x: apply(name, biased(y, bias, x), dim=tuple(range(2, y.type.rank)))
 
 
+def over_channels(name: str) -> Follows:
+    """A reduction over an image's channels."""
+    return lambda y, bias, x: apply(name, biased(y, bias, x), dim=1, keepdim=True)
+
+
 @dataclass(frozen=True)
 class Case:
     """A convolution of images with `channels`, whose sizes are symbolic where they have names, as
@@ -140,6 +145,12 @@ CASES: dict[str, Case] = {
     "two tiles of results": Case("conv2d", 64, 136, (3, 3), (4, 5), {"padding": 1}),
     "many images": Case("conv2d", 64, 64, (3, 3), (3, 3), {"padding": 1}, images=5),
     "two tiles of pixels": Case("conv2d", 64, 40, (2, 2), (17, 18), images=1),
+    "the greatest of the channels": Case(
+        "conv2d", 64, 64, (3, 3), (5, 7), {"padding": 1}, BF16, over_channels("amax")
+    ),
+    "the greatest of many channels": Case(
+        "conv2d", 64, 136, (3, 3), (3, 5), {"padding": 1}, F16, over_channels("amax")
+    ),
     "planes": Case("conv3d", 64, 64, (2, 2, 3), (3, 4, 5), {"padding": (1, 0, 1)}),
     "planes apart": Case(
         *("conv3d", 64, 48, (2, 3, 1), (6, 5, 3)),

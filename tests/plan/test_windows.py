@@ -389,3 +389,16 @@ def test_pooled_channels_are_weighed_by_convolutions_of_one_pixel() -> None:
     weights = apply("sigmoid", apply("conv2d", apply("relu", apply("conv2d", mean, down)), up))
     plan = planned(graph([x, down, up], apply("mul", x, weights)), HINTS)
     assert not any(isinstance(step, (LibraryPlan, ProductPlan)) for step in plan.steps)
+
+
+@pytest.mark.parametrize(("results", "kernels"), [(128, 1), (320, 2)])
+def test_what_is_reduced_over_channels_is_not_stored(results: int, kernels: int) -> None:
+    """They are the columns of one tile, or each tile leaves states."""
+    inputs = operands(results=results)
+    made = convolved(inputs, padding=1)
+    least = apply("amin", apply("relu", made), dim=1, keepdim=True)
+    plan = planned(graph(inputs, least), HINTS)
+    *_, product = multiplied(plan)
+    assert isinstance(product.left, WindowLoad)
+    assert len(plan.steps) == 2 + kernels  # copies of both operands are the first
+    assert not any(buffer.type.count == made.type.count for buffer in product.written)
