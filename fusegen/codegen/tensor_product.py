@@ -37,11 +37,11 @@ from fusegen.plan.kernels.product_forms import (
     WgmmaForm,
 )
 from fusegen.plan.tensor_cores import (
+    ACCESS_BYTES,
     LANES,
     PAIR,
-    STAGED_COLUMNS,
+    STAGED_BYTES,
     STAGED_ROWS,
-    STAGED_TOGETHER,
     in_pairs,
 )
 
@@ -52,18 +52,20 @@ GUARD = "is_active"
 @dataclass(frozen=True)
 class StagedText:
     """A result that goes through shared memory: its type and pointer, and the position of an
-    element as a text of `row` and `column`, by `columns` of so many `rows` at a time."""
+    element as a text of `row` and `column`, by `columns` of so many `rows` at a time, of which an
+    access has as many `together` at most."""
 
     type: str
     result: str
     position: str
     rows: int
     columns: int
+    together: int
 
     @property
     def pitch(self) -> int:
-        """Elements from row to row: 16 bytes more than the columns spread rows over the banks."""
-        return self.columns + 8
+        """Elements from row to row: an access more than the columns spreads rows over the banks."""
+        return self.columns + self.together
 
     @property
     def warp_size(self) -> int:
@@ -257,7 +259,7 @@ def _conditions(plan: ProductPlan, cores: WgmmaForm, scope: Scope, host: Scope) 
         if cores.exchange is Exchange.THROUGH_SHARED:
             whole = dict.fromkeys((*operands, *scope.stores))
             loads = scope.loads if plan.axes.columns % PAIR == ZERO else ()
-            vectors = (*aligned(host, whole, STAGED_TOGETHER), *aligned(host, loads, PAIR))
+            vectors = (*aligned(host, whole, ACCESS_BYTES), *aligned(host, loads, PAIR))
         prepared = prologue_conditions(plan, cores.left, cores.right, host)
         return tuple(dict.fromkeys((*packed, *vectors, *prepared)))
     axes = plan.axes
@@ -332,12 +334,14 @@ def _staged_loop(
         statements = Statements(names, symbols, load, load, known)
     result = stored(statements.value(store.value), store.value.dtype, store.buffer.dtype)
     statements.lines.append(f"results[element] = {result};")
+    itemsize = store.buffer.dtype.itemsize
     staged = StagedText(
         storage_type(store.buffer.dtype),
         scope.buffer(store.buffer),
         scope.text(store.position),
         STAGED_ROWS,
-        math.gcd(STAGED_COLUMNS, cores.own_columns),
+        math.gcd(STAGED_BYTES // itemsize, cores.own_columns),
+        ACCESS_BYTES // itemsize,
     )
     return ElementLoopText(PAIR, staged, (), ahead, tuple(loop.before), statements.drain(), ())
 

@@ -45,11 +45,10 @@ LANES = 4
 PAIR = 2
 # A thread's widest access.
 ACCESS_BYTES = 16
-# What goes through shared memory: so many columns at a time of the rows of each warp.
-STAGED_COLUMNS = 64
+# What goes through shared memory: so many bytes of columns at a time of the rows of each warp.
+STAGED_DTYPES = (*TENSOR_DTYPES, DType.FLOAT32)
+STAGED_BYTES = 128
 STAGED_ROWS = 16
-# How many neighbours are stored together at most.
-STAGED_TOGETHER = 8
 
 
 # Without warpgroup products: eight warps with 32 x 32 of the result each.
@@ -241,9 +240,7 @@ def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) 
     if cores.exchange is Exchange.NONE and dtype in TENSOR_DTYPES:
         neighbours = neighbours_after(Exchange.BY_LANES, dtype)
         are_whole = columns % neighbours == ZERO
-        if not are_whole and [store.buffer.dtype in TENSOR_DTYPES for store in epilogue.stores] == [
-            True
-        ]:
+        if not are_whole and [s.buffer.dtype in STAGED_DTYPES for s in epilogue.stores] == [True]:
             return replace(cores, exchange=Exchange.THROUGH_SHARED)
         if are_whole or columns.constant is None:
             cores = replace(

@@ -41,6 +41,10 @@ def residual(product: Node, bias: Node, other: Node) -> Node:
     return add(apply("relu", add(product, bias)), other)
 
 
+def widened(product: Node, bias: Node, other: Node) -> Node:
+    return apply("to", residual(product, bias, other), dtype=DType.FLOAT32)
+
+
 @dataclass(frozen=True)
 class Case:
     """x @ w.T, or x @ w where the right operand lies `across`, of `batches` matrices if given."""
@@ -88,6 +92,8 @@ CASES: dict[str, Case] = {
     "odd": Case(37),
     "odd, alone": Case(37, alone),
     "odd, float16": Case(37, biased, dtype=F16),
+    "odd, float32 results": Case(205, widened, rows=70),
+    "symbolic, float32 results": Case("n", widened),
     "one column": Case(1, biased),
     "two columns": Case(2, biased),
     "fours of columns": Case(36, biased),

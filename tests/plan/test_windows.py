@@ -402,3 +402,17 @@ def test_what_is_reduced_over_channels_is_not_stored(results: int, kernels: int)
     assert isinstance(product.left, WindowLoad)
     assert len(plan.steps) == 2 + kernels  # copies of both operands are the first
     assert not any(buffer.type.count == made.type.count for buffer in product.written)
+
+
+def test_a_norm_in_evaluation_is_in_the_epilogue() -> None:
+    """What it is made of step by step is float32, which goes through shared memory, too."""
+    inputs = operands()
+    names = ("mean", "variance", "weight", "bias")
+    given = [value(f"norm_{name}", 64, dtype=DType.BFLOAT16) for name in names]
+    normed = apply("batch_norm", convolved(inputs, padding=1), *given)
+    residual = apply("relu", apply("add", normed, inputs[0]))
+    plan = planned(graph([*inputs, *given], residual), HINTS)
+    (product,) = multiplied(plan)
+    assert product is plan.steps[-1]
+    large = [s for s in plan.steps if any(b.type.count == residual.type.count for b in s.written)]
+    assert len(large) == 2  # the input's copy is the other

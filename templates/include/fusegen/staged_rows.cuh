@@ -7,9 +7,9 @@ namespace fusegen {
 
 // Stores a warp's `lines` x `width` results, which lie `pitch` apart in shared memory, to rows from
 // `first_row` and columns from `first_column` on, as far as these are among `rows` and `columns`.
-// `place` tells the position of an element; as many neighbours are stored together, 8 at most, as
-// divide the number of columns.
-template <int lines, int width, int pitch, class T, class Place>
+// `place` tells the position of an element; as many neighbours are stored together, `most` at most,
+// as divide the number of columns.
+template <int lines, int width, int pitch, int most, class T, class Place>
 __device__ __forceinline__ void store_staged(const T* staged, T* __restrict__ result,
                                              int64_t first_row, int64_t rows, int64_t first_column,
                                              int64_t columns, Place place) {
@@ -28,8 +28,8 @@ __device__ __forceinline__ void store_staged(const T* staged, T* __restrict__ re
             }
         }
     };
-    if (columns % 8 == 0) {
-        store_by(std::integral_constant<int, 8>{});
+    if (columns % most == 0) {
+        store_by(std::integral_constant<int, most>{});
     } else if (columns % 4 == 0) {
         store_by(std::integral_constant<int, 4>{});
     } else if (columns % 2 == 0) {
