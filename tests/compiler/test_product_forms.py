@@ -42,7 +42,7 @@ def test_sizes_that_are_known_leave_forms_out() -> None:
     assert many[0] == "Hopper's tensor cores on tiles of 128 x 256"
     assert not any("rows read" in form for form in many)
     odd = forms(DType.BFLOAT16, 4096, 4096, 8191)
-    assert not any("Hopper" in form for form in odd)
+    assert odd[0] == many[0]  # results go through shared memory there
 
 
 def test_float64_products_have_one_form() -> None:
