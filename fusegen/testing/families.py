@@ -194,7 +194,7 @@ FAMILIES = (
     Family("convolution of planes", PLANE_CONVOLUTION),
     Family("convolution of a spread input", SPREAD_CONVOLUTION),
     Family("library's convolution with channels last", LAST_CHANNELS),
-    Family("convolutions as products", WINDOWS, sizes={"batch": 3, "height": 9, "width": 11}),
+    Family("convolutions as products", WINDOWS, sizes={"batch": 2, "height": 5, "width": 7}),
     Family("product with statistics of a batch", BATCH_NORM),
 )
 """Each kind of kernel at least once, forward and backward."""
