@@ -240,7 +240,14 @@ def with_wide_accesses(cores: WgmmaForm, epilogue: Epilogue, axes: ProductAxes) 
     if cores.exchange is Exchange.NONE and dtype in TENSOR_DTYPES:
         neighbours = neighbours_after(Exchange.BY_LANES, dtype)
         are_whole = columns % neighbours == ZERO
-        if not are_whole and [s.buffer.dtype in STAGED_DTYPES for s in epilogue.stores] == [True]:
+        # What may come early, with whole vectors, had better do so.
+        may_be_early = (
+            columns.constant is None
+            and not isinstance(cores.right, WindowView)
+            and early_in_tile(epilogue.values, axes.column, columns, neighbours)
+        )
+        is_staged = [s.buffer.dtype in STAGED_DTYPES for s in epilogue.stores] == [True]
+        if not are_whole and is_staged and not may_be_early:
             return replace(cores, exchange=Exchange.THROUGH_SHARED)
         if are_whole or columns.constant is None:
             cores = replace(
