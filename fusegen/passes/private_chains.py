@@ -23,8 +23,8 @@ def separate_reductions(graph: Graph) -> Graph:
     are reduced again: what needs those comes in a later kernel. A kernel that has two copies
     computes them once. A value that is a result, or that a product or library reads, is stored and
     not copied; nor is what a product's own kernel makes of its elements, nor one that is compared
-    with what is selected from it, or whose distance from
-    that is computed, since a copy is not rounded, or otherwise on the way.
+    with what is selected from it, or whose distance from that is computed, since a copy is not
+    rounded, or otherwise on the way.
     """
     order = topological(graph.roots)
     users = _users(order)

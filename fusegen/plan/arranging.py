@@ -12,11 +12,11 @@ from fusegen.passes.library_operands import store_library_operands
 from fusegen.passes.pipeline import Pass
 from fusegen.passes.private_chains import separate_reductions
 from fusegen.plan.channels_last import put_channels_last
+from fusegen.plan.convolution_products import multiply_windows
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.scattered_operands import store_scattered_operands
 from fusegen.plan.small_windows import open_small_windows
 from fusegen.plan.strategies import piece_sums
-from fusegen.plan.windows import multiply_windows
 
 ARRANGING = (
     Pass("sum inner dims first", partial(sum_inner_dims_first, stays_whole=piece_sums.keeps)),

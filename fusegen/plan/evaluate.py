@@ -161,7 +161,7 @@ class Evaluator:
         if isinstance(operation, Windows):
             (images,) = node.operands
             if images not in self.buffers:
-                raise NotInKernel(f"what {name} are over is computed by another kernel")
+                raise NotInKernel(f"what the {name} are over is no value in memory")
             return window_load(operation, self.buffers[images], node.type, coordinates)
         if operation is CONSTANT:
             value = node.attributes["value"]

@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
-from fusegen.plan import windows
+from fusegen.plan import convolution_products
 from fusegen.plan.attention_limits import stores_no_scores
 from fusegen.plan.cost import H100
 from fusegen.plan.kernels.attention import AttentionPlan
@@ -129,8 +129,8 @@ def test_every_word_of_convolutions_and_tiles_may_be_a_users_name() -> None:
 
 def test_every_word_of_windows_may_be_a_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """On tiles of which warpgroups have columns, with zeros that have no part, and staged."""
-    monkeypatch.setattr(windows, "_pays", lambda *_: True)
-    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
+    monkeypatch.setattr(convolution_products, "_pays", lambda *_: True)
+    monkeypatch.setattr(convolution_products, "_reads_few", lambda *given: False)
     files = ["product.cu.j2", "skipped.j2", "tensor_product.cu.j2"]
     files += [f"tensor_{part}.j2" for part in ("epilogue", "loader", "main_loop")]
     words = words_in([resources.template(f"kernels/{name}") for name in files])

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Graph, Node
-from fusegen.plan import windows
+from fusegen.plan import convolution_products
 from fusegen.plan.expressions import WindowLoad
 from fusegen.plan.kernels.module import ModulePlan
 from fusegen.plan.kernels.product import ProductPlan
@@ -219,8 +219,8 @@ SHARED: dict[str, Case] = {
 def built(cases: Mapping[str, Case]) -> Iterator[dict[str, Kernels]]:
     """The kernels of all cases, each with a product of windows, however small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "_pays", lambda *given: True)
-        patch.setattr(windows, "_reads_few", lambda *given: False)
+        patch.setattr(convolution_products, "_pays", lambda *given: True)
+        patch.setattr(convolution_products, "_reads_few", lambda *given: False)
         made = build([case.graph() for case in cases.values()], check=True)
     for kernels in made:
         assert len(products(kernels)) == 1
@@ -337,8 +337,8 @@ def on_tiles(plan: ModulePlan, columns: int) -> ModulePlan:
 
 def test_tiles_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 64 rows and of 128; whole vectors of columns, and an odd number of them."""
-    monkeypatch.setattr(windows, "_pays", lambda *given: True)
-    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
+    monkeypatch.setattr(convolution_products, "_pays", lambda *given: True)
+    monkeypatch.setattr(convolution_products, "_reads_few", lambda *given: False)
     few = Case("conv2d", 64, 64, (2, 1), ("h", "w"), follows=biased)
     many = replace(few, results=72, dtype=F16)
     tiles = [(few, width) for width in STAGES_BESIDE] + [(many, width) for width in STAGES]
@@ -352,8 +352,8 @@ def test_tiles_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that is read by a second convolution, and added to what that gives; several images
     share a tile's rows. Rounding the first one costs the second half a unit of its terms."""
-    monkeypatch.setattr(windows, "_pays", lambda *given: True)
-    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
+    monkeypatch.setattr(convolution_products, "_pays", lambda *given: True)
+    monkeypatch.setattr(convolution_products, "_reads_few", lambda *given: False)
     x, weight = (value(n, *s, dtype=BF16) for n, s in (("x", ("n", 64, 5, 7)), ("w", WEIGHT)))
     between = relu(apply("conv2d", x, weight, padding=1))
     one = graph([x, weight], add(apply("conv2d", between, weight, padding=1), between))
@@ -499,8 +499,8 @@ def test_transposed_ones_with_their_channels_last_multiply_no_zeros_around_an_im
 ) -> None:
     """A second convolution, of one tap, reads the result. Where the special weights have no part,
     sums err as in `check`, and storing costs half a unit of what it reads and of what it gives."""
-    monkeypatch.setattr(windows, "_pays", lambda *given: True)
-    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
+    monkeypatch.setattr(convolution_products, "_pays", lambda *given: True)
+    monkeypatch.setattr(convolution_products, "_reads_few", lambda *given: False)
     shapes: dict[str, tuple[Size, ...]] = {
         "x": ("n", 64, 5, 7),
         "weight": WEIGHT,

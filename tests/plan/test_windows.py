@@ -11,7 +11,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.graph import Node
 from fusegen.passes import pipeline
 from fusegen.passes.differentiation import differentiate
-from fusegen.plan import windows
+from fusegen.plan import convolution_products
 from fusegen.plan.cost import H100, Device, SizeHints
 from fusegen.plan.expressions import WindowLoad
 from fusegen.plan.kernels.elementwise import ElementwisePlan
@@ -232,8 +232,8 @@ def test_a_weight_of_one_tap_is_read_where_it_is() -> None:
 @pytest.fixture
 def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of its tiles a product leaves empty."""
-    monkeypatch.setattr(windows, "_pays", lambda *given: True)
-    monkeypatch.setattr(windows, "_reads_few", lambda *given: False)
+    monkeypatch.setattr(convolution_products, "_pays", lambda *given: True)
+    monkeypatch.setattr(convolution_products, "_reads_few", lambda *given: False)
 
 
 @pytest.mark.usefixtures("everything_pays")
